@@ -175,7 +175,11 @@ fn call_in_transactions(urls: &[String], account: &Account) {
             }
             thread::sleep(Duration::from_millis(fastrand::u64(0..300)));
             let commits = fastrand::u32(0..4) != 0;
-            if commits { transaction.commit().unwrap() } else { transaction.rollback().unwrap() }
+            if commits {
+                transaction.commit().unwrap()
+            } else {
+                transaction.rollback().unwrap()
+            }
             account.tell(name, |told| {
                 told.comes = commits && !cancels;
                 if !told.comes {

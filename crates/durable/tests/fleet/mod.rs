@@ -153,10 +153,10 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
         caller.cancel(fresh).unwrap().wait().map(drop),
         caller.retry_dead(fresh).unwrap().wait().map(drop),
         caller.drop_dead(fresh).unwrap().wait().map(drop),
-        schedule_in(&mut old.transaction().unwrap(), fresh, far, b""),
-        cancel_in(&mut old.transaction().unwrap(), fresh).map(drop),
     ];
-    for refused in refusals {
+    let scheduled = schedule_in(&mut old.transaction().unwrap(), fresh, far, b"");
+    let cancelled = cancel_in(&mut old.transaction().unwrap(), fresh).map(drop);
+    for refused in refusals.into_iter().chain([scheduled, cancelled]) {
         let error = refused.unwrap_err();
         let words = error.to_string();
         assert!(words.contains(&format!("ask {}", place(&there))), "{words}");
@@ -208,7 +208,7 @@ impl Changes {
     /// Puts far timeouts of these names.
     fn begin(url: &str, mut names: Vec<String>) -> Self {
         let mut worker = store(url);
-        worker.lease(true, &[]).unwrap();
+        Store::lease(&mut worker, true, &[]).unwrap();
         let new = names.split_off(names.len() - NEW);
         let (rows, expected) = Default::default();
         let (callers, rounds, settled) = (store(url), 0, 0);
@@ -249,9 +249,9 @@ impl Changes {
         self.put(puts);
 
         self.rounds += 1;
-        let leases = self.worker.lease(true, &[]).unwrap();
+        let leases = Store::lease(&mut self.worker, true, &[]).unwrap();
         if leases.yielding.contains(&(MOVED as u32)) {
-            self.worker.lease(true, &[MOVED as u32]).unwrap();
+            Store::lease(&mut self.worker, true, &[MOVED as u32]).unwrap();
             return;
         }
         // It may have given it back, or its lease was over.

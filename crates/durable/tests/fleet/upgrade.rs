@@ -109,7 +109,12 @@ impl Older {
     }
 
     /// Settles one under the epoch it has, and returns the numbers of what was settled.
-    fn settle(&mut self, statement: &str, read: &Read, more: &[(&(dyn ToSql + Sync), Type)]) -> usize {
+    fn settle(
+        &mut self,
+        statement: &str,
+        read: &Read,
+        more: &[(&(dyn ToSql + Sync), Type)],
+    ) -> usize {
         let partitions = [(&vec![read.partition] as &(dyn ToSql + Sync), Type::INT4_ARRAY)];
         assert_eq!(self.run(LOCK_PARTITIONS, &partitions, |_| ()).len(), 1);
         let (names, numbers) = (vec![&*read.name], vec![read.number]);
@@ -134,8 +139,7 @@ fn a_database_of_the_first_format_is_upgraded_while_an_older_worker_works_on() {
     let all: Vec<i32> = (0..64).collect();
     let mut read = older.load(&all);
     assert_eq!(read.len(), 5);
-    let snapshot: String =
-        sql.query_one("select pg_current_snapshot()::text", &[]).unwrap().get(0);
+    let snapshot: String = sql.query_one("select pg_current_snapshot()::text", &[]).unwrap().get(0);
     // A dead letter from before, and a transaction of a caller that has not ended yet.
     sql.batch_execute("insert into tickwheel_dead values ('dead', 1, 2, 3, 'eur 20')").unwrap();
 
@@ -193,8 +197,8 @@ fn a_database_of_the_first_format_is_upgraded_while_an_older_worker_works_on() {
         came
     });
     came.sort();
-    let mut expected =
-        [("dead", 1), ("new", 1), ("newer", 1), (&*counted.name, 3)].map(|(name, attempt)| (name.to_owned(), attempt));
+    let mut expected = [("dead", 1), ("new", 1), ("newer", 1), (&*counted.name, 3)]
+        .map(|(name, attempt)| (name.to_owned(), attempt));
     expected.sort();
     assert_eq!(came, expected);
     until("the retried one is left", || newer.len().unwrap() == 1);

@@ -291,8 +291,7 @@ fn find(spots: &[Spot]) -> Found {
                     Spot::Coming(other) => Some(other),
                     _ => None,
                 });
-                let mut away: Vec<usize> =
-                    others.filter(|&other| spots.len() <= other).collect();
+                let mut away: Vec<usize> = others.filter(|&other| spots.len() <= other).collect();
                 away.sort_unstable();
                 away.dedup();
                 Found::Away(away)
@@ -377,7 +376,9 @@ impl Map {
             }
             Found::Away(databases) if !databases.is_empty() => {
                 let places = names(databases, " or to ");
-                format!("partitions {partitions}: gone to {places}; expected its URL, and an answer")
+                format!(
+                    "partitions {partitions}: gone to {places}; expected its URL, and an answer"
+                )
             }
             _ => format!("partitions {partitions}: in none of the databases"),
         };
@@ -388,8 +389,7 @@ impl Map {
     fn on_their_way(&self, is_from: bool, database: usize) -> Vec<Value> {
         let moves = (0..).zip(&self.found).filter_map(|(partition, found)| {
             let Found::Moves { from, to } = *found else { return None };
-            let (one, other, word) =
-                if is_from { (from, to, "to") } else { (to, from, "from") };
+            let (one, other, word) = if is_from { (from, to, "to") } else { (to, from, "from") };
             (one == database).then(|| json!({ "partition": partition, word: self.names[other] }))
         });
         moves.collect()
@@ -598,7 +598,9 @@ fn plan(ways: &[(usize, usize)], databases: usize, without: Option<usize>) -> Ve
 fn clean(members: &mut [Member]) -> Result<(), Failure> {
     for from in 0..members.len() {
         for partition in 0..PARTITIONS {
-            let Some(home) = members[from].homes.partitions.get(partition as usize) else { continue };
+            let Some(home) = members[from].homes.partitions.get(partition as usize) else {
+                continue;
+            };
             let (is_gone, other) = (home.state == HomeState::Gone, home.other);
             let has_it = |to: &Member| {
                 let there = to.homes.partitions.get(partition as usize);
@@ -720,9 +722,8 @@ mod tests {
                 let (counts, moves) = after(&ways, databases, without);
                 let takers = databases - usize::from(without.is_some());
                 let (each, more) = (64 / takers, 64 % takers);
-                let mut before: Vec<usize> = (0..databases)
-                    .map(|n| ways.iter().filter(|way| way.1 == n).count())
-                    .collect();
+                let mut before: Vec<usize> =
+                    (0..databases).map(|n| ways.iter().filter(|way| way.1 == n).count()).collect();
                 for (n, count) in counts.iter().enumerate() {
                     let is_fair = match without == Some(n) {
                         true => *count == 0,
@@ -733,9 +734,10 @@ mod tests {
                 // Nobody can do with fewer: what is over a share has to go.
                 let left = without.map_or(0, |without| before.remove(without));
                 before.sort_unstable_by_key(|count| Reverse(*count));
-                let over = before.iter().enumerate().map(|(rank, count)| {
-                    count.saturating_sub(each + usize::from(rank < more))
-                });
+                let over = before
+                    .iter()
+                    .enumerate()
+                    .map(|(rank, count)| count.saturating_sub(each + usize::from(rank < more)));
                 assert_eq!(moves, left + over.sum::<usize>());
             }
         }
