@@ -41,7 +41,7 @@ fn place(url: &str) -> &str {
 
 /// So many names of a partition.
 fn names(sql: &mut Client, partition: i32, count: i64) -> Vec<String> {
-    let names = "select 'order ' || n from generate_series(1, 1000000) n
+    let names = "select 'order ' || n from generate_series(1, 2000000) n
          where ('x' || left(md5('order ' || n), 8))::bit(32)::int & 63 = $1 limit $2";
     let rows = sql.query(names, &[&partition, &count]).unwrap();
     assert_eq!(rows.len() as i64, count);

@@ -36,7 +36,9 @@ pub fn join_fleet(new: &mut PostgresStore, member: &mut PostgresStore) -> Result
     if is_member {
         return Ok(());
     }
-    if mine.partitions.iter().any(|home| home.state != HomeState::Here || 0 < home.moves) {
+    let is_known = map.partitions.iter().any(|home| home.other == Some(mine.id));
+    let is_new = mine.partitions.iter().all(|it| it.state == HomeState::Here && it.moves == 0);
+    if is_known || !is_new {
         return refused(format!("{} is of a fleet already", new.place()));
     }
     let (name, place) = (new.place().to_owned(), member.place().to_owned());
