@@ -63,10 +63,13 @@ pub(crate) fn run(command: &mut Command, patience: Duration) -> Sample {
             Ok(sample) if output.status.success() => return sample,
             _ => format!("CRASHED: {}", output.status),
         },
-        Ok(None) => format!("HUNG: not done after {} s", patience.as_secs()),
+        Ok(None) => format!("{HUNG}: not done after {} s", patience.as_secs()),
         Err(error) => format!("CRASHED: {error}"),
     })
 }
+
+/// What the failure of one begins with that was not done in time.
+pub(crate) const HUNG: &str = "HUNG";
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
         let name = workload.name;
         let sizes = results.sizes_of(name);
         match HISTORIES.iter().position(|(history, _)| *history == name) {
-            Some(0) => page += &tables::longest_calls(results, workload),
+            Some(0) if pictures.is_none() => page += &tables::longest_calls(results, workload),
             // In the table of the first.
             Some(_) => {}
             None if workload.grows() && 1 < sizes.len() => match pictures {
@@ -32,7 +32,14 @@ pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
                     page += &tables::growth(results, workload);
                 }
             },
-            None => page.extend(sizes.iter().map(|&size| tables::detail(results, workload, size))),
+            None => {
+                let shown = match pictures {
+                    None => usize::MAX,
+                    Some(_) => usize::from(SHOWN.contains(&name)),
+                };
+                let sizes = sizes.iter().rev().take(shown).rev();
+                page.extend(sizes.map(|&size| tables::detail(results, workload, size)));
+            }
         }
     }
     page
@@ -68,6 +75,9 @@ const END: &str = "<!-- Written by the program, up to here. -->";
 
 /// The file beside the pictures that has all tables.
 const ALL: &str = "results.txt";
+
+/// Workloads of which the page has a table.
+const SHOWN: [&str; 4] = ["memory", "oversubscribed", "burst", "accuracy"];
 
 /// The size of the table that tells all, of those workloads that have several.
 const MAIN: usize = 1_000_000;

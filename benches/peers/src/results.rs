@@ -1,6 +1,6 @@
 //! All that a run found, and what follows from it.
 
-use crate::case::Sample;
+use crate::case::{HUNG, Sample};
 use crate::log::{Fault, Faults};
 use crate::statistics::Spread;
 use crate::subject::{Kind, Profile};
@@ -107,6 +107,11 @@ impl Row {
 
     pub(crate) fn is_right(&self) -> bool {
         self.failure().is_none() && !self.faults().any()
+    }
+
+    /// Whether an answer was wrong, and not only late because all of it takes long.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.faults().any() || self.failure().is_some_and(|failure| !failure.starts_with(HUNG))
     }
 
     /// What was wrong with the answers: nothing if they were right.

@@ -182,21 +182,21 @@ pub(crate) fn behind(results: &Results) -> String {
     section("Where a peer is ahead", about, &heads, found.into_iter().map(|(_, cells)| cells))
 }
 
-/// Who gave wrong answers, panicked or hung, and where.
+/// Who gave wrong answers or panicked, and where.
 pub(crate) fn wrong(results: &Results) -> String {
     let rows = PROFILES.iter().filter_map(|profile| {
         let is_wrong = |workload: &&Workload| {
             let mut sizes = results.sizes_of(workload.name).into_iter();
             sizes.any(|size| {
                 let row = results.row(workload.name, size, profile.name);
-                row.is_some_and(|row| !row.is_right())
+                row.is_some_and(Row::is_wrong)
             })
         };
         let found: Vec<_> = WORKLOADS.iter().filter(is_wrong).map(|one| one.name).collect();
         (!found.is_empty()).then(|| [profile.name.to_owned(), found.join(", ")])
     });
     let heads = ["subject", "answers"].map(str::to_owned);
-    let about = "Early, late, lost, twice, out of order, or none in time, at one size at least.";
+    let about = "Early, late, lost, twice, out of order, or a panic, at one size at least.";
     section("Whose answers are wrong", about, &heads, rows)
 }
 

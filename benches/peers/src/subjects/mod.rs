@@ -64,7 +64,7 @@ subjects! {
         Profile { cancels: false, ..Profile::new(Limit, "compare") } => limits::Compare,
     }
     threaded {
-        Profile::new(Ours, "tickwheel-timer") => handles::TickwheelTimer<1_000>,
+        Profile::new(Ours, "tickwheel-timer") => handles::TickwheelTimer<{ handles::DEFAULT }>,
         Profile::new(Ours, "tickwheel-timer-100us") => handles::TickwheelTimer<100>,
         Profile::new(Ours, "tickwheel-timer-among-others") => handles::AmongOthers,
         Profile::new(Ours, "tickwheel-channel") => handles::TickwheelChannel,

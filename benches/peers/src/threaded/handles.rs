@@ -44,15 +44,18 @@ impl<T: Handles> Threaded for T {
     }
 }
 
-/// `Timer` with a tick of so many microseconds, and else as by default: hierarchical wheels, tasks
-/// on its thread.
+/// `Timer` with a tick of so many microseconds, or the default one, and else as by default:
+/// hierarchical wheels, tasks on its thread.
 pub(crate) struct TickwheelTimer<const TICK: u64>(Timer);
 
 impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
     type Handle = Timeout;
 
     fn new() -> Self {
-        let timer = Timer::builder().tick(Duration::from_micros(TICK)).build();
+        let timer = match TICK {
+            DEFAULT => Ok(Timer::new()),
+            _ => Timer::builder().tick(Duration::from_micros(TICK)).build(),
+        };
         Self(timer.expect("a valid tick"))
     }
 
@@ -69,7 +72,7 @@ impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
 ///
 /// After each working thread begins, another thread schedules once and ends. If the timer gave its
 /// shards to threads in turn, two working threads could meet at the same shard.
-pub(crate) struct AmongOthers(TickwheelTimer<1_000>, Mutex<()>);
+pub(crate) struct AmongOthers(TickwheelTimer<DEFAULT>, Mutex<()>);
 
 impl Handles for AmongOthers {
     type Handle = Timeout;
@@ -174,3 +177,6 @@ impl Handles for Timerwheel {
 }
 
 const BATCH: usize = 1_024;
+
+/// The tick that a timer has if nothing is said.
+pub(crate) const DEFAULT: u64 = 0;

@@ -240,7 +240,8 @@ pub struct Loaded {
     /// What has become visible before the positions cannot be told. All that is before them is to
     /// be loaded once more.
     pub overflows: bool,
-    /// Some partition has no owner.
+    /// Some partition has no owner, or one of the positions is to be given back: the owner is to ask
+    /// for its leases.
     pub has_free: bool,
     /// The store's own clock, as in [`Leases::clock`], so that it is noticed soon if that is set.
     pub clock: Option<u64>,

@@ -431,13 +431,13 @@ fn list() -> String {
 /// What is before the positions and was committed since that snapshot: by a transaction that had
 /// not begun then, or that had not ended. One that has not ended yet is in the next snapshot as
 /// well: its rows are not read, because none is visible. The first row has the snapshot of now,
-/// the server, its clock, and how many partitions have no owner.
+/// the server, its clock, and how many partitions have no owner or are to be given back.
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice. The snapshot of now
 /// is made once: to make one takes as long as the transactions that are open are many.
 const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
-         where owner is null and state in ('here', 'moving')
-           and coalesce(yields < (select clock_timestamp()), true)),
+         where case when yields >= (select clock_timestamp()) then partition = any($1::int[])
+           else owner is null and state in ('here', 'moving') end),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
          extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8'), null
