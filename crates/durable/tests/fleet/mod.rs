@@ -127,7 +127,9 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
     let Some(server) = Server::start() else { return };
     let [here, there] = fleet(&server);
     let (mut old, mut new) = (client(&here), client(&there));
-    [&mut old, &mut new].map(|sql| sql.batch_execute(KNOWS_FLEETS).unwrap());
+    for sql in [&mut old, &mut new] {
+        sql.batch_execute(KNOWS_FLEETS).unwrap();
+    }
     let [pending, dead, fresh] = &names(&mut old, MOVED, 3)[..] else { panic!("three names") };
     old.execute("select tickwheel_schedule($1, now() + interval '1 h', '')", &[pending]).unwrap();
     old.execute("insert into tickwheel_dead values ($1, 1, 2, 3, '')", &[dead]).unwrap();
