@@ -203,9 +203,10 @@ impl Bucket {
     }
 
     /// Puts the chunk that follows chunk `at` behind its entries, if there is one and it fits.
-    pub(super) fn merge(&mut self, at: usize) {
+    /// Returns the number of entries that were moved.
+    pub(super) fn merge(&mut self, at: usize) -> usize {
         if self.chunks() <= at + 1 || CHUNK < self.chunk(at).len() + self.chunk(at + 1).len() {
-            return;
+            return 0;
         }
         let next = self.remove_chunk(at + 1);
         steps::count(next.len());
@@ -218,9 +219,11 @@ impl Bucket {
                 entries.extend_from_slice(&next);
                 many.len += next.len();
                 *firsts = None;
+                many.limit_looks();
             }
             _ => self.last.extend_from_slice(&next),
         }
+        next.len()
     }
 
     /// Returns the entries, in order.
@@ -302,6 +305,9 @@ impl Bucket {
                 Err(None) => {
                     *stale -= self.last.len();
                     self.remove_chunk(self.chunks() - 1);
+                    if *work == 0 && !self.is_empty() {
+                        return None;
+                    }
                 }
             }
         }
@@ -430,15 +436,20 @@ struct Look {
 impl Many {
     /// Returns the first chunk that was not looked at, or else the one that seems to come first.
     fn next_look(&mut self) -> Option<Look> {
-        if LOOKS_PER_CHUNK * (self.chunks.len() + CHUNK) < self.looks.len() {
-            (self.looks, self.looked) = (BinaryHeap::new(), 0);
-        }
+        self.limit_looks();
         if self.chunks.back().is_some_and(|last| self.looked <= last.number) {
             let new = self.chunks.partition_point(|chunk| chunk.number < self.looked);
             return Some(Look { number: self.chunks[new].number, noted: None });
         }
         let &Reverse((noted, number)) = self.looks.peek()?;
         Some(Look { number, noted: Some(noted) })
+    }
+
+    /// Forgets all looks if there are too many.
+    fn limit_looks(&mut self) {
+        if LOOKS_PER_CHUNK * (self.chunks.len() + CHUNK) < self.looks.len() {
+            (self.looks, self.looked) = (BinaryHeap::new(), 0);
+        }
     }
 
     /// Returns the place of a chunk, if it is still there.
@@ -975,6 +986,34 @@ mod tests {
         assert_eq!(earliest(&mut bucket, &arena, &mut stale), (u64::MAX, None));
         assert!(bucket.is_empty() && stale == 0);
         bucket.check(&arena);
+    }
+
+    /// Each of the last chunks has one entry, which is stale.
+    #[test]
+    fn a_call_passes_one_chunk_of_stale_entries() {
+        const CHUNKS: usize = 20;
+        let mut arena = Arena::new();
+        let mut bucket = Bucket::default();
+        let mut keys = Vec::new();
+        for at in 0..CHUNKS * CHUNK {
+            let (key, entry) = arena.insert(if at < CHUNK { 7 } else { 9 }, || ());
+            bucket.push(entry);
+            keys.push(key);
+        }
+        for at in 1..CHUNKS {
+            bucket.retain_chunk(at, |entry| entry.index as usize % CHUNK == 0);
+        }
+        let earliest = |bucket: &mut Bucket, arena: &Arena<()>, stale: &mut usize| {
+            bucket.earliest(0, u64::MAX, arena, stale, &mut 1).map(|(tick, _)| tick)
+        };
+        while earliest(&mut bucket, &arena, &mut 0).is_none() {}
+        let mut stale = CHUNKS - 1;
+        (1..CHUNKS).for_each(|at| _ = arena.remove(keys[at * CHUNK], drop));
+        for left in (1..CHUNKS).rev() {
+            assert_eq!(earliest(&mut bucket, &arena, &mut stale), None);
+            assert_eq!((bucket.chunks(), stale), (left, left - 1));
+        }
+        assert_eq!(earliest(&mut bucket, &arena, &mut stale), Some(7));
     }
 
     /// Chunks come and go for ever behind one that comes first, and each is looked at.

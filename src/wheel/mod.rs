@@ -317,9 +317,12 @@ impl<T> Wheel<T> {
     /// 512 timeouts: where one is taken out, each 16 that move up are a unit.
     ///
     /// The last step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if
-    /// it sorts them; in a hashed wheel it looks at up to 512, and moves up one piece for each 1024
-    /// timeouts of the bucket at most. Finding the bucket for a step takes at most 8 looks, which
-    /// are not counted.
+    /// it sorts them. In a hashed wheel it looks at up to 512, joins those that stay to the piece
+    /// before, and moves up one piece for each 512 timeouts of the bucket at most. After a jump of a
+    /// round or more it also sorts up to 1536 that were found due, and takes out the first 512.
+    /// Finding the bucket for a step takes at most 8 looks, which are not counted. Nor is the sweep
+    /// that a timeout pays for as it leaves, here as in [`cancel`](Self::cancel): one call looks at
+    /// up to 512 entries for stale ones.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -602,7 +605,7 @@ impl<T> Wheel<T> {
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, it has not
     /// found the deadline, and the next call goes on from there. Work is counted, and the last step
     /// may exceed it, as by [`expire_bounded`](Self::expire_bounded). A step that looks for the
-    /// earliest timeout of a bucket looks at up to 576.
+    /// earliest timeout of a bucket looks at up to 1168, in two pieces.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());

@@ -120,10 +120,13 @@ impl<T> Wheel<T> {
                     Some(mut visit) if visit.number() == number => {
                         if is_gone {
                             visit.chunk_is_gone(at, chunks);
-                            table.note_visit(Some(visit));
                         }
+                        if visit.may_join(at) && 0 < table.bucket_mut(number).merge(at) {
+                            visit.chunk_is_gone(at + 1, chunks - 1);
+                        }
+                        table.note_visit(Some(visit));
                     }
-                    _ if !is_empty => table.bucket_mut(number).merge(at),
+                    _ if !is_empty => _ = table.bucket_mut(number).merge(at),
                     _ => table.close(number, u64::MAX),
                 }
                 match (number, at) {

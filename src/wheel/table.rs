@@ -395,6 +395,15 @@ impl Visit {
         end
     }
 
+    /// Returns whether chunk `at` of the bucket and the next one may be joined: not if only one of
+    /// them was scanned.
+    pub(super) fn may_join(self, at: usize) -> bool {
+        match self {
+            Self::Demote { .. } => true,
+            Self::Scan { chunk, .. } => chunk != at + 1,
+        }
+    }
+
     /// Goes on where it was, after chunk `at` of the bucket has vanished and `chunks` are left. If
     /// all that is left was scanned, the last chunk is scanned again: it may have room, so what is
     /// scheduled meanwhile may go there.

@@ -153,8 +153,15 @@ impl<T> Wheel<T> {
             }
             false
         });
+        // Otherwise a bucket could keep a chunk for each entry, and each chunk that goes would move
+        // as many up.
+        let joined = match chunk.checked_sub(1) {
+            Some(before) if !is_gone => bucket.merge(before),
+            _ => 0,
+        };
+        let is_gone = is_gone || 0 < joined;
         if is_gone {
-            work += bucket::moves(chunk, bucket.chunks());
+            work += joined + bucket::moves(chunk, bucket.chunks());
         }
         let chunk = chunk + usize::from(!is_gone);
         if chunk < bucket.chunks() && !bucket.is_empty() {

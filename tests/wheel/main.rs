@@ -233,4 +233,5 @@ mod script;
 mod sorted;
 mod stale;
 mod ticks;
+mod tight;
 mod within;

@@ -20,12 +20,15 @@ use super::map::tests::homes;
 use super::shared::Core;
 use super::{Fleet, FleetCommit, Owner};
 
+/// What a database says of all partitions: their state, the database that they go to or come from,
+/// and the number of the move. `None`: it does not answer.
+type Said = Option<(HomeState, Option<u128>, u64)>;
+
 /// A database in memory. All partitions are in one state.
 #[derive(Clone, Default)]
 struct Side {
     store: MemoryStore,
-    /// With the database that it goes to or comes from, and the number of the move.
-    state: Arc<Mutex<Option<(HomeState, Option<u128>, u64)>>>,
+    state: Arc<Mutex<Said>>,
     /// So many changes are refused, whatever the state is.
     refuses: Arc<AtomicUsize>,
     /// While it is locked, nothing is committed.

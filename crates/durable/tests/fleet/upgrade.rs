@@ -50,7 +50,7 @@ impl Older {
         let worker: (&(dyn ToSql + Sync), Type) = (&self.worker.clone(), Type::INT8);
         let lease = [worker.clone(), (&HOUR.as_secs_f64(), Type::FLOAT8), (&true, Type::BOOL)];
         self.run(RENEW, &lease, |_| ());
-        let shares = self.run(SHARES, &[worker.clone()], |row| row.get::<_, i64>(0));
+        let shares = self.run(SHARES, std::slice::from_ref(&worker), |row| row.get::<_, i64>(0));
         assert_eq!(shares, [64]);
         let most = [worker.clone(), (&most, Type::INT8)];
         let free = self.run(LOCK_FREE, &most, |row| row.get::<_, i32>(0));

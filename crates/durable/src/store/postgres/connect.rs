@@ -58,7 +58,7 @@ impl Place {
                 None => addresses.get(at).map_or_else(String::new, ToString::to_string),
             };
             let port = ports.get(at).or_else(|| ports.first());
-            port.map_or(host.clone(), |port| format!("{host}:{port}"))
+            port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
         });
         let hosts = each.collect::<Vec<_>>().join(",");
         let database = config.get_dbname().or_else(|| config.get_user()).unwrap_or_default();
