@@ -73,7 +73,12 @@ impl PostgresStore {
                 )
             });
             let is_utf8: bool = connection.query_one(IN_USE, &[]).await?.get(2);
-            if let Some(why) = old.or_else(|| (!is_utf8).then(|| ENCODING.to_owned())) {
+            let id = other.id.to_string();
+            // It joins the other at the same time.
+            let gave = connection.query(GAVE, &[(&id as _, Type::TEXT)]).await?;
+            let gave = gave.first().map(|_| "has given its partitions to it".to_owned());
+            let encoding = (!is_utf8).then(|| ENCODING.to_owned());
+            if let Some(why) = old.or(gave).or(encoding) {
                 connection.execute("rollback").await?;
                 return Ok(Turn::Done(Some(why)));
             }
@@ -168,6 +173,8 @@ const BEGIN_FLEET: &str = "update tickwheel_meta set format = 2;
      alter table tickwheel_worker drop constraint if exists tickwheel_worker_knows_fleets;
      alter table tickwheel_worker add constraint tickwheel_worker_knows_fleets
        check (format >= 2) not valid";
+const GAVE: &str = "select from tickwheel_partition
+     where state in ('gone', 'coming') and other = $1::uuid limit 1";
 /// Last, because it is not taken back with the transaction.
 const TELL: &str = "select nextval('tickwheel_fleet')";
 const LOCK_ALL: &str = "select state = 'here' and moves = 0 from tickwheel_partition
