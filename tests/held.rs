@@ -9,12 +9,14 @@
 mod common;
 #[path = "common/bounds.rs"]
 mod kept;
+#[path = "held/tight.rs"]
+mod tight;
 #[path = "held/wheels.rs"]
 mod wheels;
 
 use allocation_counter::measure;
 use common::SameHashes;
-use kept::{Subject, grows_in_steps, keeps_its_bounds};
+use kept::{GROWS, MOVED_WHOLE, Subject, grows_in_steps, keeps_its_bounds};
 use std::fs;
 use std::future::pending;
 use std::hint::black_box;
@@ -871,13 +873,21 @@ fn a_shared_map_keeps_its_bounds() {
 #[test]
 fn while_they_grow_each_insertion_keeps_to_a_few_steps() {
     let _alone = alone();
-    for mode in [hierarchical(), hashed()] {
-        wheels::grow_in_steps(mode);
-        grows_in_steps::<OfTimer>(mode);
-        grows_in_steps::<Sessions>(mode);
-        grows_in_steps::<Values<Queue>>(mode);
-        grows_in_steps::<Values<Map>>(mode);
-        grows_in_steps::<Values<Channel>>(mode);
+    let grown = [hierarchical(), hashed()].map(|mode| {
+        let [wheel, map] = wheels::grow_in_steps(mode);
+        [
+            wheel,
+            map,
+            grows_in_steps::<OfTimer>(mode),
+            grows_in_steps::<Sessions>(mode),
+            grows_in_steps::<Values<Queue>>(mode),
+            grows_in_steps::<Values<Map>>(mode),
+            grows_in_steps::<Values<Channel>>(mode),
+        ]
+    });
+    for (at, bound) in [GROWS, MOVED_WHOLE].into_iter().enumerate() {
+        let most = grown.as_flattened().iter().map(|most| most[at]).max();
+        tight::assert_tight(most.expect("some grew"), bound);
     }
 }
 

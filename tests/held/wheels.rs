@@ -224,9 +224,9 @@ impl Subject for Map {
     }
 }
 
-pub(crate) fn grow_in_steps(mode: Mode) {
-    grows_in_steps::<Keyed>(mode);
-    grows_in_steps::<Map>(mode);
+/// What [`grows_in_steps`] returns of a wheel and of a map.
+pub(crate) fn grow_in_steps(mode: Mode) -> [[u64; 2]; 2] {
+    [grows_in_steps::<Keyed>(mode), grows_in_steps::<Map>(mode)]
 }
 
 macro_rules! in_modes {

@@ -9,6 +9,7 @@ in_each_mode! {
     a_blocked_worker_skips_nothing,
     on_time_is_not_late,
     a_jump_shows_as_lateness,
+    a_quantile_of_a_power_of_two_is_nearly_an_eighth_too_long,
 }
 
 fn a_blocked_worker_skips_nothing(manual: Manual) {
@@ -43,6 +44,17 @@ fn a_jump_shows_as_lateness(manual: Manual) {
     let median = lateness.quantile(0.5);
     assert!(ms(49) <= median && median <= ms(49) * 9 / 8, "{median:?}");
     assert_eq!(lateness.iter().map(|(_, count)| count).sum::<u64>(), 100);
+}
+
+/// So wide is the class of durations that a power of two is the shortest of.
+fn a_quantile_of_a_power_of_two_is_nearly_an_eighth_too_long(manual: Manual) {
+    let late = Duration::from_nanos(1 << 20);
+    manual.idle(10);
+    manual.clock.jump(ms(10) + late);
+    manual.idle(10);
+    manual.clock.jump(ms(1_000));
+    let found = manual.timer.stats().lateness.quantile(0.5);
+    assert!(late * 17 / 16 <= found && found <= late * 9 / 8, "{found:?}");
 }
 
 #[test]
@@ -113,4 +125,18 @@ fn by_default_what_is_due_within_a_millisecond_fires_together() {
     assert_eq!(waits(|builder| builder), [10_937, 312, 7_000]);
     let alone = |builder: TimerBuilder| builder.tick(Duration::from_nanos(62_500));
     assert_eq!(waits(alone), [10_125, 187, 625, 312, 7_000]);
+}
+
+/// Something is due at each tick, which is a sixteenth of a millisecond.
+#[test]
+fn by_default_the_worker_wakes_up_once_per_millisecond() {
+    const MILLIS: u32 = 20;
+    let clock = Asked::new();
+    let timer = build(|builder| builder.clock(clock.clone()));
+    for tick in 0..16 * MILLIS {
+        timer.schedule(ms(10) + ms(1) * tick / 16, || {}).expect("it runs");
+    }
+    assert_eq!(clock.waits(&timer).len(), MILLIS as usize);
+    let latest = timer.stats().lateness.max();
+    assert!(ms(1) / 2 <= latest && latest < ms(1), "{latest:?}");
 }

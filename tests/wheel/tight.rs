@@ -28,7 +28,7 @@
 //! | a few KB at rest | `memory::at_rest_it_is_a_few_kilobytes` |
 //! | 36 to 44 bytes for each of many | `memory::many_pending_cost_little_more_than_their_values`: 32 are the least |
 //! | 512 bytes for four | `few::four_timeouts_take_at_most_512_bytes_the_wheel_included` |
-//! | `SORTED`, `ONE_CALL`, `GROWS`, `MOVED_WHOLE`, `AT_REST`, `MOST` | `tests/held/tight.rs` |
+//! | `SORTED`, `ONE_CALL`, `GROWS`, `MOVED_WHOLE`, `MOST` | `tests/held/tight.rs` |
 
 use crate::common::long;
 use tickwheel::{Mode, Wheel, steps};
@@ -190,9 +190,7 @@ fn a_step_that_looks_for_the_next_looks_at_two_pieces(mode: Mode) {
     wheel.cancel(keys[0]);
     let others: Vec<_> = (0..20_000).map(|at| wheel.schedule(FAR, at)).collect();
     others.into_iter().for_each(|key| _ = wheel.cancel(key));
-    for at in [PIECE, PIECE + 40, 1] {
-        wheel.cancel(keys[at as usize]);
-    }
+    [PIECE, PIECE + 40, 1].into_iter().for_each(|at| _ = wheel.cancel(keys[at as usize]));
     let mut most = 0;
     let next = loop {
         let (next, steps) = counted(|| wheel.next_deadline_bounded(&mut 1));
