@@ -1,5 +1,6 @@
 //! A fleet: durable timers on several databases that share the names.
 
+mod ask;
 mod calls;
 mod commit;
 mod iter;
