@@ -82,7 +82,9 @@ begin
     end if;
     places := array(select distinct ('x' || left(md5(name), 8))::bit(32)::int & 63
         from unnest(names) name order by 1);
-    perform pg_advisory_xact_lock_shared(7463813, place) from unnest(places) place;
+    -- Those of another namespace are others.
+    perform pg_advisory_xact_lock_shared(7463813 # 'tickwheel_partition'::regclass::oid::int, place)
+    from unnest(places) place;
     select p.partition, coalesce(place.name, p.other::text) as place, p.state into away
     from tickwheel_partition p left join tickwheel_place place on place.id = p.other
     where p.state in ('gone', 'coming') and p.partition = any(places)

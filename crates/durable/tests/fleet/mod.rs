@@ -392,6 +392,24 @@ fn open_transactions_hold_up_a_move_and_no_other_caller() {
     assert_eq!(of(&mut client(&here), STAYS).0.len(), 40);
 }
 
+#[test]
+fn namespaces_of_one_database_do_not_hold_up_each_other() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let urls = ["one", "two", "apart"].map(|namespace| format!("{url}?namespace={namespace}"));
+    let [mut one, mut two, _apart] = urls.each_ref().map(|url| store(url));
+    join_fleet(&mut two, &mut one).unwrap();
+    // A fleet of its own, with a transaction that is open.
+    join_fleet(&mut store(&format!("{url}?namespace=more")), &mut store(&urls[2])).unwrap();
+    let mut open = client(&url);
+    let name = &names(&mut open, MOVED, 1)[0];
+    open.batch_execute("begin").unwrap();
+    open.query_one("select apart.tickwheel_schedule($1, now() + interval '1 h', '')", &[name])
+        .unwrap();
+    move_partition(&mut one, &mut two, MOVED as u32, |_| ()).unwrap();
+    open.batch_execute("commit").unwrap();
+}
+
 /// A worker with something in the hands of a consumer gives its partition back when that is settled.
 #[test]
 fn a_partition_leaves_its_worker_when_consumers_have_settled_what_they_hold() {

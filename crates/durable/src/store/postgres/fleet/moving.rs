@@ -704,7 +704,8 @@ const LOCK_COMING: &str = "select from tickwheel_partition
      where partition = $1 and state = 'coming' and other = $2::uuid and moves = $3 and epoch = $4
      for no key update";
 /// As callers share it, see `tickwheel_check_home`.
-const LOCK_OUT: &str = "select pg_advisory_xact_lock(7463813, $1)";
+const LOCK_OUT: &str =
+    "select pg_advisory_xact_lock(7463813 # 'tickwheel_partition'::regclass::oid::int, $1)";
 const LOCK_MOVING: &str = "select from tickwheel_partition
      where partition = $1 and state = 'moving' and other = $2::uuid and moves = $3 for update";
 const HAS_OWNER: &str = "select exists (
