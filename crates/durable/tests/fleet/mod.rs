@@ -533,6 +533,36 @@ fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     assert_eq!(broken, Some("tickwheel_worker_knows_fleets"), "{error}");
 }
 
+#[test]
+fn a_database_whose_join_was_refused_and_that_joined_another_fleet_is_of_that_alone() {
+    let Some(server) = Server::start() else { return };
+    let [new, first, second] = [(); 3].map(|()| server.tables());
+    let mut sql = client(&new);
+    sql.batch_execute("select tickwheel_schedule('a', now(), '')").unwrap();
+    join_fleet(&mut store(&new), &mut store(&first)).unwrap_err();
+    sql.batch_execute(KNOWS_FLEETS).unwrap();
+    sql.batch_execute("select tickwheel_cancel('a')").unwrap();
+    join_fleet(&mut store(&new), &mut store(&second)).unwrap();
+    let error = join_fleet(&mut store(&new), &mut store(&first)).unwrap_err().to_string();
+    assert!(error.contains("of a fleet already"), "{error}");
+}
+
+#[test]
+fn two_that_join_each_other_at_once_do_not_both_give_all_away() {
+    let Some(server) = Server::start() else { return };
+    for _ in 0..8 {
+        let [one, two] = [(); 2].map(|()| server.tables());
+        let join = |new: &str, member: &str| join_fleet(&mut store(new), &mut store(member));
+        let joined = thread::scope(|scope| {
+            let other = scope.spawn(|| join(&two, &one));
+            [join(&one, &two), other.join().unwrap()]
+        });
+        let homes = [&one, &two].map(|url| store(url).homes().unwrap());
+        let here = homes.iter().flat_map(|homes| &homes.partitions);
+        assert_eq!(here.filter(|home| home.state.is_here()).count(), 64, "{joined:?}");
+    }
+}
+
 /// The move is refused, and all stays as it is.
 #[test]
 fn a_partition_is_moved_only_between_databases_of_one_fleet_and_from_where_it_is() {

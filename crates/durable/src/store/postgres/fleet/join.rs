@@ -27,7 +27,10 @@ pub fn join_fleet(new: &mut PostgresStore, member: &mut PostgresStore) -> Result
     if mine.id == map.id {
         return refused("they are one database, or one is a copy of the other".to_owned());
     }
-    let know = mine.places.contains_key(&map.id) || map.places.contains_key(&mine.id);
+    // The member notes the new one first, which may have joined another fleet instead. One that has
+    // partitions from before there was a fleet is known to all who have joined.
+    let is_old = map.partitions.iter().any(|it| it.state.is_here() && it.moves == 0);
+    let know = !is_old && map.places.contains_key(&mine.id) || mine.places.contains_key(&map.id);
     let is_member = know
         && mine.partitions.iter().zip(&map.partitions).all(|(mine, its)| {
             !(mine.state.is_here() && its.state.is_here())
@@ -74,15 +77,15 @@ impl PostgresStore {
             });
             let is_utf8: bool = connection.query_one(IN_USE, &[]).await?.get(2);
             let id = other.id.to_string();
-            // It joins the other at the same time.
-            let gave = connection.query(GAVE, &[(&id as _, Type::TEXT)]).await?;
-            let gave = gave.first().map(|_| "has given its partitions to it".to_owned());
-            let encoding = (!is_utf8).then(|| ENCODING.to_owned());
-            if let Some(why) = old.or(gave).or(encoding) {
+            // Then the other one would give them back to nobody.
+            let given = connection.query_one(GIVEN, &[(&id, Type::TEXT)]).await?;
+            let given = given.get::<_, bool>(0).then(|| format!("has joined {name} meanwhile"));
+            let encoding = || (!is_utf8).then(|| ENCODING.to_owned());
+            if let Some(why) = old.or(given).or_else(encoding) {
                 connection.execute("rollback").await?;
                 return Ok(Turn::Done(Some(why)));
             }
-            note_place(connection, &other.id.to_string(), name).await?;
+            note_place(connection, &id, name).await?;
             connection.query(TELL, &[]).await?;
             connection.end().await?;
             Ok(Turn::Done(None))
@@ -173,8 +176,6 @@ const BEGIN_FLEET: &str = "update tickwheel_meta set format = 2;
      alter table tickwheel_worker drop constraint if exists tickwheel_worker_knows_fleets;
      alter table tickwheel_worker add constraint tickwheel_worker_knows_fleets
        check (format >= 2) not valid";
-const GAVE: &str = "select from tickwheel_partition
-     where state in ('gone', 'coming') and other = $1::uuid limit 1";
 /// Last, because it is not taken back with the transaction.
 const TELL: &str = "select nextval('tickwheel_fleet')";
 const LOCK_ALL: &str = "select state = 'here' and moves = 0 from tickwheel_partition
@@ -184,6 +185,7 @@ const IN_USE: &str = "select exists (select from tickwheel_due)
        or exists (select from tickwheel_dead) or exists (select from tickwheel_broken),
      exists (select from tickwheel_worker where until >= clock_timestamp()),
      current_setting('server_encoding') = 'UTF8'";
+const GIVEN: &str = "select exists (select from tickwheel_partition where other = $1::uuid)";
 const GIVE_ALL: &str = "update tickwheel_partition p
      set state = 'gone', other = homes.home::uuid, owner = null
      from unnest($1::text[]) with ordinality homes(home, place)
