@@ -66,7 +66,7 @@ impl PostgresStore {
     ) -> Result<Turn<Option<String>>, Error> {
         self.run("begin a fleet with", async |connection| {
             if !connection.begin_locked(lock, BEGIN_FLEET).await? {
-                return Ok(Turn::Waits(WRITERS));
+                return Ok(Turn::Waits(connection.waits_for().await?));
             }
             let old = connection.query(OLD_WORKERS, &[]).await?;
             let old = old.first().map(|old| {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::join::note_place;
-use super::patience::{Turn, WRITERS, patiently};
+use super::patience::{Turn, patiently};
 use super::{DatabaseId, HomeState};
 use crate::Error;
 use crate::store::postgres::PostgresStore;
@@ -363,7 +363,7 @@ impl PostgresStore {
         let (other, moves) = (way.to.to_string(), signed(way.moves));
         self.run("begin a move from", async |connection| {
             if !connection.begin_locked(lock, &triggers(way.partition)).await? {
-                return Ok(Turn::Waits(WRITERS));
+                return Ok(Turn::Waits(connection.waits_for().await?));
             }
             note_place(connection, &other, name).await?;
             connection.execute("delete from tickwheel_changed").await?;

@@ -20,14 +20,18 @@ pub(super) enum Turn<T> {
 pub(super) fn patiently<T>(
     mut turn: impl FnMut(Duration) -> Result<Turn<T>, Error>,
 ) -> Result<Result<T, &'static str>, Error> {
-    let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+    let (began, mut pause, mut lock) = (Instant::now(), FIRST_PAUSE, SHORT);
     loop {
         let waits = began.elapsed();
-        // A vacuum gives way to one who waits for longer than a second.
-        match turn(if waits < SHORT_FOR { SHORT } else { LONG })? {
+        match turn(lock)? {
             Turn::Done(done) => return Ok(Ok(done)),
             Turn::Waits(why) if PATIENCE < waits => return Ok(Err(why)),
-            Turn::Waits(_) => thread::sleep(pause),
+            Turn::Waits(why) => {
+                thread::sleep(pause);
+                // It gives way to one who waits for longer than a second. Callers would not wait for
+                // that, so with others it is not tried.
+                lock = if why == VACUUM && SHORT_FOR < waits { LONG } else { SHORT };
+            }
         }
         pause = (pause * 2).min(if waits < SHORT_FOR { SHORT_PAUSE } else { LONG_PAUSE });
     }
@@ -50,6 +54,12 @@ impl Connection {
         Ok(self.unless_locked(locked).await?.is_some())
     }
 
+    /// Returns what a change of the triggers waits for.
+    pub(super) async fn waits_for(&self) -> Result<&'static str, tokio_postgres::Error> {
+        let is_vacuumed = self.query_one(IS_VACUUMED, &[]).await?.get(0);
+        Ok(if is_vacuumed { VACUUM } else { WRITERS })
+    }
+
     /// Returns what a statement returned that locks something. `None`: it could not, and the
     /// transaction is over.
     pub(super) async fn unless_locked<T>(
@@ -70,6 +80,12 @@ impl Connection {
 pub(super) const WRITERS: &str = "transactions that have changed timeouts are open, or the table \
                                   is locked: pg_locks says by whom";
 
+const VACUUM: &str = "the table is vacuumed, analyzed, or gets an index: pg_locks says by whom";
+
+const IS_VACUUMED: &str = "select exists (select from pg_locks
+     where relation = 'tickwheel_due'::regclass and mode = 'ShareUpdateExclusiveLock' and granted
+       and database = (select oid from pg_database where datname = current_database()))";
+
 /// So long others wait behind it.
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(1_500);
@@ -81,3 +97,27 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// So long it tries before it says why it cannot.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_wait_behind_a_short_turn_however_long_it_takes_but_a_vacuum_gives_way() {
+        let began = Instant::now();
+        let (mut locks, mut vacuumed) = (Vec::new(), Vec::new());
+        let done = patiently(|lock| {
+            locks.push(lock);
+            let is_over = SHORT_FOR * 2 < began.elapsed();
+            Ok(if is_over { Turn::Done(()) } else { Turn::Waits(WRITERS) })
+        });
+        assert_eq!(done.unwrap(), Ok(()));
+        assert!(locks.iter().all(|lock| *lock == SHORT), "{locks:?}");
+        let done = patiently(|lock| {
+            vacuumed.push(lock);
+            Ok(if lock == LONG { Turn::Done(()) } else { Turn::Waits(VACUUM) })
+        });
+        assert_eq!(done.unwrap(), Ok(()));
+        assert!(1 < vacuumed.len(), "it is short first");
+    }
+}
