@@ -56,9 +56,10 @@ impl Core {
         let search = Search::new(name.clone());
         let partition = search.partition;
         let mut call = Call { change, reply, search, room: None };
+        let route = lock(&self.map).route(partition);
         match lock(&self.calls.lanes[partition]).entry(name.clone()) {
             Entry::Occupied(mut others) => {
-                call.room = Some(self.calls.room(&call.change)?);
+                call.room = Some(self.calls.room(route, &call.change)?);
                 others.get_mut().push_back(call);
                 return Ok(receiver);
             }
@@ -173,7 +174,8 @@ impl Core {
     fn park(&self, mut call: Call) -> Result<(), Unsent> {
         call.search.since.get_or_insert_with(Instant::now);
         if call.room.is_none() {
-            match self.calls.room(&call.change) {
+            let route = lock(&self.map).route(call.search.partition);
+            match self.calls.room(route, &call.change) {
                 Ok(room) => call.room = Some(room),
                 Err(error) => return Err((call.reply, error)),
             }

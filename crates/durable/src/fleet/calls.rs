@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use event_listener::Event;
 use futures_channel::oneshot;
 
-use super::map::{PARTITIONS, partition};
+use super::map::{PARTITIONS, Route, partition};
 use crate::Error;
 use crate::keeper::Found;
 use crate::store::Change;
@@ -66,9 +66,10 @@ pub(super) struct Calls {
     /// There is none any more.
     pub(super) idle: Event,
     pub(super) parked: Mutex<Parked>,
-    /// The bytes of the calls that no timer has.
-    waiting: Arc<AtomicUsize>,
-    /// The most of them.
+    /// The bytes of the calls that no timer has: those for each database, so that one that hangs
+    /// takes no room from the others, and last those for nobody knows which.
+    waiting: Vec<Arc<AtomicUsize>>,
+    /// The most of each.
     backlog: usize,
 }
 
@@ -81,13 +82,13 @@ pub(super) struct Parked {
 }
 
 impl Calls {
-    pub(super) fn new(backlog: usize) -> Self {
+    pub(super) fn new(databases: usize, backlog: usize) -> Self {
         Self {
             lanes: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             names: AtomicUsize::new(0),
             idle: Event::new(),
             parked: Mutex::default(),
-            waiting: Arc::default(),
+            waiting: (0..=databases).map(|_| Arc::default()).collect(),
             backlog,
         }
     }
@@ -96,10 +97,14 @@ impl Calls {
         self.names.load(Ordering::SeqCst) == 0
     }
 
-    pub(super) fn room(&self, change: &Change) -> Result<Room, Error> {
+    pub(super) fn room(&self, route: Route, change: &Change) -> Result<Room, Error> {
         let bytes = change.bytes();
-        let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
-        let room = Room { bytes, waiting: Arc::clone(&self.waiting) };
+        let all = match route {
+            Route::At(at) | Route::Coming(at) => &self.waiting[at],
+            Route::Beyond(_) | Route::Unknown => &self.waiting[self.waiting.len() - 1],
+        };
+        let waiting = all.fetch_add(bytes, Ordering::Relaxed);
+        let room = Room { bytes, waiting: Arc::clone(all) };
         if self.backlog < waiting { Err(Error::Backlog { bytes: waiting }) } else { Ok(room) }
     }
 }

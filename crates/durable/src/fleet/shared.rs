@@ -60,13 +60,14 @@ pub(super) struct Member {
 impl Core {
     pub(super) fn new(places: Vec<String>, backlog: usize, open: Open, tell: Tell) -> Self {
         let map = Mutex::new(Map::new(places.len()));
+        let calls = Calls::new(places.len(), backlog);
         let member = |place| Member { place, timer: OnceLock::new(), error: Mutex::default() };
         Self {
             members: places.into_iter().map(member).collect(),
             open,
             tell,
             map,
-            calls: Calls::new(backlog),
+            calls,
             threads: Arc::default(),
             changed: Event::new(),
             learned: Event::new(),

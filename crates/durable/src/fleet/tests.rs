@@ -505,5 +505,40 @@ fn more_than_may_wait_is_refused_and_leaves_its_place_when_it_is_answered() {
     assert_eq!(world.schedule("a").wait().unwrap(), Scheduled::New);
 }
 
+#[test]
+fn what_waits_for_one_database_takes_no_room_from_the_others() {
+    let world = World::new(2);
+    let began = Instant::now();
+    for at in 0..2 {
+        world.sides[at].set(HomeState::Here, None, 1);
+        let homes = homes(at as u128 + 1, |partition| match partition % 2 == at {
+            true => (HomeState::Here, None, 1),
+            false => (HomeState::Gone, Some(2 - at as u128), 1),
+        });
+        let reading = Reading { homes: Arc::new(homes), began, ended: began };
+        world.fleet.core().learn(at, Ok(reading)).unwrap();
+    }
+    let (even, odd) = ("order-17/payment", "a");
+    let [of_even, of_odd] = [even, odd].map(super::map::partition);
+    assert_eq!((of_even % 2, of_odd % 2), (0, 1));
+    let hangs = lock(&world.sides[1].gate);
+    let payload = vec![0; 60_000];
+    let mut waiting = Vec::new();
+    let error = loop {
+        match world.fleet.schedule(odd, far(), &payload) {
+            Ok(commit) => waiting.push(commit),
+            Err(error) => break error,
+        }
+        assert!(waiting.len() < 1_000);
+    };
+    assert!(matches!(error, Error::Backlog { .. }), "{error}");
+    // The second waits for the first.
+    let gate = lock(&world.sides[0].gate);
+    let calls = [world.schedule(even), world.schedule(even)];
+    drop((gate, hangs));
+    assert_eq!(calls.map(|call| call.wait().unwrap()), [Scheduled::New, Scheduled::Moved]);
+    waiting.into_iter().for_each(|call| drop(call.wait().unwrap()));
+}
+
 /// No test waits for so long unless it fails.
 const LONG: Duration = Duration::from_secs(60);
