@@ -393,6 +393,41 @@ fn open_transactions_hold_up_a_move_and_no_other_caller() {
 }
 
 #[test]
+fn a_trigger_that_changes_or_keeps_what_is_moved_is_an_error_that_names_the_database() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let name = &names(&mut old, MOVED, 1)[0];
+    let put = "select tickwheel_schedule($1, now() + interval '1 h', 'eur 20')";
+    old.query_one(put, &[name]).unwrap();
+    let (before, _) = of(&mut old, MOVED);
+    let refused = |at: &mut Client, when: &str, body: &str, url: &str, why: &str| {
+        let trigger = format!(
+            "create or replace function test() returns trigger language plpgsql as $$ {body} $$;
+             create trigger test before {when} on tickwheel_due for each row
+               execute function test()"
+        );
+        at.batch_execute(&trigger).unwrap();
+        let moved = move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| ());
+        let error = moved.unwrap_err().to_string();
+        assert!(error.contains(place(url)) && error.contains(why), "{error}");
+        at.batch_execute("drop trigger test on tickwheel_due").unwrap();
+    };
+    let sooner = "begin new.deadline := new.deadline - 60000; return new; end";
+    refused(&mut new, "insert", sooner, &there, "changed");
+    let empty = "begin new.payload := ''; return new; end";
+    refused(&mut new, "insert", empty, &there, "changed");
+    let fails = "begin raise exception 'not today'; end";
+    refused(&mut new, "insert", fails, &there, "not today");
+    assert_eq!(of(&mut old, MOVED).0, before);
+    refused(&mut old, "delete", "begin return null; end", &here, "kept");
+    assert_eq!(of(&mut new, MOVED).0, before);
+    // The next one goes on.
+    move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| ()).unwrap();
+    assert_eq!(of(&mut old, MOVED).0.len(), 0);
+}
+
+#[test]
 fn namespaces_of_one_database_do_not_hold_up_each_other() {
     let Some(server) = Server::start() else { return };
     let url = server.database();

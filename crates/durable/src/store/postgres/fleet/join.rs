@@ -64,7 +64,7 @@ impl PostgresStore {
         name: &str,
         lock: Duration,
     ) -> Result<Turn<Option<String>>, Error> {
-        self.run("begin a fleet with", async |connection| {
+        self.run_at("begin a fleet with", async |connection| {
             if !connection.begin_locked(lock, BEGIN_FLEET).await? {
                 return Ok(Turn::Waits(connection.waits_for().await?));
             }
@@ -105,7 +105,7 @@ impl PostgresStore {
         };
         let id = self.homes()?.id;
         let homes: Vec<String> = map.partitions.iter().map(home).collect();
-        self.run("join a fleet with", async |connection| {
+        self.run_at("join a fleet with", async |connection| {
             // Nobody puts anything, or takes a partition, between the looks and the end.
             if !connection.begin_locked(lock, "").await? {
                 return Ok(Turn::Waits(WRITERS));

@@ -18,7 +18,7 @@ pub use moving::{MovedPartition, abandon_move, move_partition};
 
 use super::PostgresStore;
 use super::connect;
-use super::connection::{PARTITIONS, signed, unsigned};
+use super::connection::{Connection, PARTITIONS, signed, unsigned};
 use crate::Error;
 
 /// Tells a database of a fleet from the others.
@@ -112,13 +112,22 @@ impl PostgresStore {
         &self.place.name
     }
 
+    /// Runs `work` as [`run`](Self::run) does. An error says in which database.
+    fn run_at<R>(
+        &mut self,
+        doing: &str,
+        work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
+    ) -> Result<R, Error> {
+        self.run(doing, work).map_err(|error| error.at(self.place()))
+    }
+
     /// Returns where the partitions are, as this database knows it.
     ///
     /// # Errors
     ///
     /// [`Error::Store`].
     pub fn homes(&mut self) -> Result<Homes, Error> {
-        let homes = self.run("read the partitions of", async |connection| {
+        let homes = self.run_at("read the partitions of", async |connection| {
             connection.begin().await?;
             let id = connection.query_one("select id::text from tickwheel_meta", &[]).await?;
             let places = connection.query(PLACES, &[]).await?;
@@ -154,7 +163,7 @@ impl PostgresStore {
         let (Some(other), HomeState::Gone) = (home.other, home.state) else { return Ok(false) };
         let (place, from, to) = (partition as i32, from.id.to_string(), other.to_string());
         let (moves, epoch) = (signed(home.moves), signed(home.epoch));
-        self.run("end a move to", async |connection| {
+        self.run_at("end a move to", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&place as _, Type::INT4),

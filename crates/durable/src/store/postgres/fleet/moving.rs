@@ -157,7 +157,7 @@ pub fn move_partition(
 /// [`Error::Store`].
 pub fn abandon_move(from: &mut PostgresStore, partition: u32) -> Result<bool, Error> {
     let place = i32::try_from(partition).unwrap_or(-1);
-    from.run("abandon a move from", async |connection| {
+    from.run_at("abandon a move from", async |connection| {
         connection.begin().await?;
         let stays = connection.query(ABANDON, &[(&place, Type::INT4)]).await?;
         connection.end().await?;
@@ -324,7 +324,7 @@ impl PostgresStore {
         mut work: impl AsyncFnMut(&Connection) -> Result<R, Failure>,
     ) -> Result<R, Error> {
         let mut other = None;
-        let done = self.run(doing, async |connection| match work(connection).await {
+        let done = self.run_at(doing, async |connection| match work(connection).await {
             Ok(done) => Ok(Some(done)),
             Err(Failure::Here(error)) => Err(error),
             Err(Failure::There(error)) => {
@@ -345,7 +345,7 @@ impl PostgresStore {
         other: DatabaseId,
     ) -> Result<bool, Error> {
         let (other, moves) = (other.to_string(), signed(way.moves));
-        self.run(doing, async |connection| {
+        self.run_at(doing, async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -361,7 +361,7 @@ impl PostgresStore {
     /// Says that a partition begins to move, and lets triggers note what changes from now on.
     fn begin_move(&mut self, way: Way, name: &str, lock: Duration) -> Result<Turn<bool>, Error> {
         let (other, moves) = (way.to.to_string(), signed(way.moves));
-        self.run("begin a move from", async |connection| {
+        self.run_at("begin a move from", async |connection| {
             if !connection.begin_locked(lock, &triggers(way.partition)).await? {
                 return Ok(Turn::Waits(connection.waits_for().await?));
             }
@@ -386,7 +386,7 @@ impl PostgresStore {
     fn yield_until(&mut self, way: Way, time: Option<Duration>) -> Result<(), Error> {
         let seconds = time.map(|time| time.as_secs_f64());
         let (other, moves) = (way.to.to_string(), signed(way.moves));
-        self.run("let a partition be given back in", async |connection| {
+        self.run_at("let a partition be given back in", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -402,7 +402,7 @@ impl PostgresStore {
     /// Says that a partition comes, of which nothing is here.
     fn expect(&mut self, way: Way, name: &str) -> Result<bool, Error> {
         let other = way.from.to_string();
-        self.run("note a database in", async |connection| {
+        self.run_at("note a database in", async |connection| {
             connection.begin().await?;
             note_place(connection, &other, name).await?;
             connection.end().await
@@ -418,7 +418,7 @@ impl PostgresStore {
     /// Returns what tells this mover from all before it. `None`: the partition does not come.
     fn claim(&mut self, way: Way) -> Result<Option<i64>, Error> {
         let (other, moves) = (way.from.to_string(), signed(way.moves));
-        self.run("expect a partition in", async |connection| {
+        self.run_at("expect a partition in", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -434,19 +434,25 @@ impl PostgresStore {
     /// Removes all of a partition that is gone.
     fn remove_all(&mut self, way: Way) -> Result<(), Error> {
         loop {
-            let removed = self.run("remove what was moved from", async |connection| {
-                connection.begin().await?;
-                let place = [(&way.partition as _, Type::INT4)];
-                // Or it would remove what comes back.
-                let gone = connection.query(LOCK_GONE, &place).await?;
-                let mut removed = 0;
-                if !gone.is_empty() {
-                    removed += connection.query(REMOVE, &place).await?.len();
-                    removed += connection.query(REMOVE_DEAD, &place).await?.len();
-                }
-                connection.end().await?;
-                Ok(removed)
-            })?;
+            let (removed, is_left) =
+                self.run_at("remove what was moved from", async |connection| {
+                    connection.begin().await?;
+                    let place = [(&way.partition as _, Type::INT4)];
+                    // Or it would remove what comes back.
+                    let gone = connection.query(LOCK_GONE, &place).await?;
+                    let (mut removed, mut is_left) = (0, false);
+                    if !gone.is_empty() {
+                        removed += connection.query(REMOVE, &place).await?.len();
+                        removed += connection.query(REMOVE_DEAD, &place).await?.len();
+                        is_left = connection.query_one(IS_LEFT, &place).await?.get(0);
+                    }
+                    connection.end().await?;
+                    Ok((removed, is_left))
+                })?;
+            if removed == 0 && is_left {
+                let doing = format!("remove what was moved from {}", self.place());
+                return Err(Error::store(doing, "a trigger has kept timeouts"));
+            }
             if removed == 0 {
                 return Ok(());
             }
@@ -456,7 +462,7 @@ impl PostgresStore {
     /// Reads rows after this position.
     fn page(&mut self, way: Way, after: &Position) -> Result<Vec<Row>, Error> {
         let (deadline, name) = (signed(after.deadline), &*after.name);
-        let rows = self.run("copy a partition of", async |connection| {
+        let rows = self.run_at("copy a partition of", async |connection| {
             connection.begin().await?;
             let parameters: [Parameter<'_>; 3] =
                 [(&way.partition, Type::INT4), (&deadline, Type::INT8), (&name, Type::TEXT)];
@@ -475,7 +481,7 @@ impl PostgresStore {
         mut work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
     ) -> Result<R, Error> {
         let (other, moves) = (way.from.to_string(), signed(way.moves));
-        let done = self.run("copy a partition to", async |connection| {
+        let done = self.run_at("copy a partition to", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -528,8 +534,8 @@ impl PostgresStore {
             others => Err(Error::store(
                 format!("copy a partition to {}", self.place()),
                 format!(
-                    "{others} timeouts are of another partition there, or a trigger has kept them \
-                     out: are both databases of the encoding UTF8?"
+                    "{others} timeouts are of another partition there, or a trigger has skipped or \
+                     changed them: are both databases of the encoding UTF8?"
                 ),
             )),
         }
@@ -700,7 +706,8 @@ const EXPECT_NO_MORE: &str = "update tickwheel_partition set state = 'gone', oth
 const CLAIM: &str = "update tickwheel_partition set epoch = epoch + 1
      where partition = $1 and state = 'coming' and other = $2::uuid and moves = $3
      returning epoch";
-const LOCK_COMING: &str = "select from tickwheel_partition
+/// The join of [`STAGE`] is one of as many as are put.
+const LOCK_COMING: &str = "select set_config('enable_hashjoin', 'on', true) from tickwheel_partition
      where partition = $1 and state = 'coming' and other = $2::uuid and moves = $3 and epoch = $4
      for no key update";
 /// As callers share it, see `tickwheel_check_home`.
@@ -721,6 +728,8 @@ const REMOVE: &str = "delete from tickwheel_due where ctid = any(array(
          and not exists (select from tickwheel_broken b where b.number = d.number)
        order by d.deadline, d.name limit 1000))
      returning partition";
+const IS_LEFT: &str = "select exists (select from tickwheel_due d where d.partition = $1
+       and not exists (select from tickwheel_broken b where b.number = d.number))";
 const REMOVE_DEAD: &str = "delete from tickwheel_dead where name = any(array(
        select name from tickwheel_dead
        where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 order by name limit 1000))
@@ -749,8 +758,12 @@ const STAGE: &str = "with staged as (
        order by u.name collate \"C\"
        on conflict (name) do update set deadline = excluded.deadline, attempt = excluded.attempt,
          payload = excluded.payload, number = excluded.number, put_by = excluded.put_by
-       returning due.partition)
-     select count(*) from staged where partition = $5";
+       returning due.*)
+     select count(*) from staged join unnest($1::text[], $2::bigint[], $4::bytea[])
+         u(name, deadline, payload)
+       on staged.name = u.name collate \"C\" and staged.deadline = u.deadline
+         and staged.payload = u.payload
+     where staged.partition = $5";
 const DEAD: &str = "select name, died from tickwheel_dead
      where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 order by name";
 const READ_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
