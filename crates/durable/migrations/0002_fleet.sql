@@ -82,9 +82,26 @@ begin
     end if;
     places := array(select distinct ('x' || left(md5(name), 8))::bit(32)::int & 63
         from unnest(names) name order by 1);
-    -- Those of another namespace are others.
-    perform pg_advisory_xact_lock_shared(7463813 # 'tickwheel_partition'::regclass::oid::int, place)
-    from unnest(places) place;
+    begin
+        -- Those of another namespace are others.
+        perform pg_advisory_xact_lock_shared(
+            7463813 # 'tickwheel_partition'::regclass::oid::int, place)
+        from unnest(places) place;
+    exception when lock_not_available then
+        -- The other database may be far, and the caller's patience short.
+        select p.partition, coalesce(place.name, p.other::text) as place into away
+        from tickwheel_partition p left join tickwheel_place place on place.id = p.other
+        where p.state = 'moving' and p.partition = any(places)
+        limit 1;
+        if not found then
+            raise;
+        end if;
+        raise exception using
+            errcode = 'TW001',
+            message = format('partition %s is on its way to %s', away.partition, away.place),
+            detail = away.place,
+            hint = 'Try again.';
+    end;
     select p.partition, coalesce(place.name, p.other::text) as place, p.state into away
     from tickwheel_partition p left join tickwheel_place place on place.id = p.other
     where p.state in ('gone', 'coming') and p.partition = any(places)

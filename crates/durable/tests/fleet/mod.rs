@@ -427,6 +427,42 @@ fn a_trigger_that_changes_or_keeps_what_is_moved_is_an_error_that_names_the_data
     assert_eq!(of(&mut old, MOVED).0.len(), 0);
 }
 
+/// As while it is moved to a database that is far.
+#[test]
+fn a_caller_with_less_patience_than_a_move_is_told_where_the_name_goes() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let mut sql = client(&here);
+    let name = &names(&mut sql, MOVED, 1)[0];
+    let timer = worker(&here, LEASE);
+    timer.schedule(name, now() + HOUR, b"").unwrap().wait().unwrap();
+    let mut is_abandoned = false;
+    let error = move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| {
+        if std::mem::replace(&mut is_abandoned, true) {
+            return;
+        }
+        let lock = format!(
+            "begin; select pg_advisory_xact_lock(
+               7463813 # 'tickwheel_partition'::regclass::oid::int, {MOVED})"
+        );
+        sql.batch_execute(&lock).unwrap();
+        for answered in [
+            timer.schedule(name, now() + HOUR, b"").unwrap().wait().map(drop),
+            timer.cancel(name).unwrap().wait().map(drop),
+        ] {
+            match answered {
+                Err(Error::Elsewhere { place: told, .. }) => assert_eq!(told, place(&there)),
+                answered => panic!("{answered:?}"),
+            }
+        }
+        sql.batch_execute("rollback").unwrap();
+        assert!(abandon_move(&mut store(&here), MOVED as u32).unwrap());
+    });
+    error.unwrap_err();
+    assert_eq!(timer.cancel(name).unwrap().wait().unwrap(), Cancelled::Cancelled);
+    timer.close().unwrap();
+}
+
 #[test]
 fn namespaces_of_one_database_do_not_hold_up_each_other() {
     let Some(server) = Server::start() else { return };
