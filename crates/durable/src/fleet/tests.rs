@@ -537,7 +537,9 @@ fn what_waits_for_one_database_takes_no_room_from_the_others() {
     let calls = [world.schedule(even), world.schedule(even)];
     drop((gate, hangs));
     assert_eq!(calls.map(|call| call.wait().unwrap()), [Scheduled::New, Scheduled::Moved]);
-    waiting.into_iter().for_each(|call| drop(call.wait().unwrap()));
+    for call in waiting {
+        call.wait().unwrap();
+    }
 }
 
 /// No test waits for so long unless it fails.

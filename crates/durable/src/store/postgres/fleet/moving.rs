@@ -707,7 +707,8 @@ const CLAIM: &str = "update tickwheel_partition set epoch = epoch + 1
      where partition = $1 and state = 'coming' and other = $2::uuid and moves = $3
      returning epoch";
 /// The join of [`STAGE`] is one of as many as are put.
-const LOCK_COMING: &str = "select set_config('enable_hashjoin', 'on', true) from tickwheel_partition
+const LOCK_COMING: &str =
+    "select set_config('enable_hashjoin', 'on', true) from tickwheel_partition
      where partition = $1 and state = 'coming' and other = $2::uuid and moves = $3 and epoch = $4
      for no key update";
 /// As callers share it, see `tickwheel_check_home`.
