@@ -464,6 +464,30 @@ fn a_caller_with_less_patience_than_a_move_is_told_where_the_name_goes() {
 }
 
 #[test]
+fn a_timeout_that_is_put_off_again_and_again_does_not_keep_a_partition_from_moving() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let mut sql = client(&here);
+    let names = names(&mut sql, MOVED, 1_100);
+    let put = "select tickwheel_schedule(name, now() + interval '1 h', '')
+               from unnest($1::text[]) name";
+    sql.execute(put, &[&names]).unwrap();
+    let mut times = 0;
+    move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| {
+        times += 1;
+        assert!(times < 100, "it goes on and on");
+        let put_off = "select tickwheel_schedule($1, to_timestamp(4000000000 + $2::int), '')";
+        sql.query_one(put_off, &[&names[0], &times]).unwrap();
+    })
+    .unwrap();
+    let (rows, _) = of(&mut client(&there), MOVED);
+    assert_eq!(
+        (rows.len(), rows[&names[0]].0),
+        (1_100, (4_000_000_000 + i64::from(times)) * 1_000)
+    );
+}
+
+#[test]
 fn namespaces_of_one_database_do_not_hold_up_each_other() {
     let Some(server) = Server::start() else { return };
     let url = server.database();

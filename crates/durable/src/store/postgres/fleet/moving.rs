@@ -190,12 +190,18 @@ impl Carrier<'_> {
     fn carry(&mut self, progress: &mut impl FnMut(u64)) -> Result<(), Error> {
         let mut after = Position::start();
         loop {
-            let rows = self.from.page(self.way, &after)?;
-            let Some(last) = rows.last() else { break };
-            after = last.position();
-            self.to.stage(self.way, self.token, &rows, &[])?;
-            self.moved.timeouts += rows.len() as u64;
-            progress(self.moved.timeouts);
+            let (rows, is_last) = self.from.page(self.way, &after)?;
+            if let Some(last) = rows.last() {
+                after = last.position();
+                self.to.stage(self.way, self.token, &rows, &[])?;
+                self.moved.timeouts += rows.len() as u64;
+                progress(self.moved.timeouts);
+            }
+            // What is put behind it from now on was noted. There may always be some, because a
+            // timeout that is put off again and again is always the last.
+            if is_last {
+                break;
+            }
         }
         while self.copy_dead()? {}
         while self.catch_up()? {
@@ -459,18 +465,24 @@ impl PostgresStore {
         }
     }
 
-    /// Reads rows after this position.
-    fn page(&mut self, way: Way, after: &Position) -> Result<Vec<Row>, Error> {
+    /// Reads rows after this position, and tells whether they are the last.
+    fn page(&mut self, way: Way, after: &Position) -> Result<(Vec<Row>, bool), Error> {
         let (deadline, name) = (signed(after.deadline), &*after.name);
         let rows = self.run_at("copy a partition of", async |connection| {
             connection.begin().await?;
-            let parameters: [Parameter<'_>; 3] =
-                [(&way.partition, Type::INT4), (&deadline, Type::INT8), (&name, Type::TEXT)];
+            let parameters: [Parameter<'_>; 4] = [
+                (&way.partition, Type::INT4),
+                (&deadline, Type::INT8),
+                (&name, Type::TEXT),
+                (&ROWS, Type::INT8),
+            ];
             let rows = connection.query(PAGE, &parameters).await?;
             connection.end().await?;
             Ok(rows)
         })?;
-        read(&rows)
+        let page = read(&rows)?;
+        let is_last = page.len() == rows.len() && (rows.len() as i64) < ROWS;
+        Ok((page, is_last))
     }
 
     /// Runs `work` in a transaction, while the partition comes and nobody else moves it.
@@ -742,7 +754,7 @@ const PAGE: &str = "select partition, deadline, name, number, attempt,
      from (select * from tickwheel_due d
        where partition = $1 and (deadline, name) > ($2, $3)
          and not exists (select from tickwheel_broken b where b.number = d.number)
-       order by deadline, name limit 1000) due
+       order by deadline, name limit $4) due
      order by deadline, name";
 const TAKE_CHANGED: &str = "delete from tickwheel_changed where ctid = any(array(
        select ctid from tickwheel_changed where partition = $1 and moves = $2 limit $3))
@@ -778,6 +790,9 @@ const MISSING_DEAD: &str = "select name from unnest($1::text[]) name
 const STAGE_DEAD: &str = "insert into tickwheel_dead (name, deadline, died, attempt, payload)
      select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::int[], $5::bytea[])
      on conflict (name) do nothing";
+
+/// Timeouts that are copied at once, while others go on.
+const ROWS: i64 = 1_000;
 
 /// Changes, and dead letters, that are copied at once, the last while nobody may make any.
 const SOME: i64 = 256;
