@@ -136,8 +136,12 @@ impl Fleet {
         let backlog = opener.backlog;
         let opener = Arc::new(opener);
         let (opens, called) = (Arc::clone(&opener), places.clone());
-        let open =
-            move |at: usize| opens.open(PostgresStore::connect_later(&urls[at])?, &called[at]);
+        let open = move |at: usize| {
+            let mut store = PostgresStore::connect_later(&urls[at])?;
+            // Who has asked it where the partitions are has made them.
+            store.makes_no_tables();
+            opens.open(store, &called[at])
+        };
         let tell = move |error: &Error| opener.tell(error);
         let core = Arc::new(Core::new(places, backlog, Box::new(open), Box::new(tell)));
         watch::start(&core, stores)?;

@@ -56,6 +56,7 @@ pub(super) fn start(core: &Arc<Core>, stores: Vec<PostgresStore>) -> Result<(), 
 fn read(store: &mut PostgresStore) -> Result<Reading, Error> {
     let began = Instant::now();
     let homes = caught("read where the partitions are", || store.homes())?;
+    store.makes_no_tables();
     Ok(Reading { homes: Arc::new(homes), began, ended: Instant::now() })
 }
 

@@ -184,6 +184,31 @@ fn a_database_that_is_down_holds_up_its_names_and_no_others() {
 }
 
 #[test]
+fn a_database_that_is_made_anew_gets_nothing_that_would_be_in_no_fleet() {
+    let Some(server) = Server::start() else { return };
+    let urls = halves(&server);
+    let fleet = Fleet::connect(&urls).unwrap();
+    let mut sql = client(&urls[0]);
+    let name = urls[1].rsplit_once('/').unwrap().1;
+    sql.batch_execute(&format!("drop database {name} with (force)")).unwrap();
+    sql.batch_execute(&format!("create database {name} encoding 'UTF8' template template0"))
+        .unwrap();
+    until("it is told", || {
+        let error = fleet.databases()[1].error.as_ref().map(Error::to_string);
+        error.is_some_and(|error| error.contains("the right one"))
+    });
+    let names = names(100);
+    let commits = names.iter().map(|name| fleet.schedule(name, now() + HOUR, b"").unwrap());
+    let commits: Vec<_> = commits.collect();
+    let done = commits.into_iter().filter_map(|commit| commit.wait().ok()).count();
+    assert!((20..80).contains(&done), "{done}");
+    let made = "select to_regclass('tickwheel_meta') is not null";
+    assert!(!client(&urls[1]).query_one(made, &[]).unwrap().get::<_, bool>(0));
+    let count = sql.query_one("select count(*) from tickwheel_due", &[]).unwrap();
+    assert_eq!(count.get::<_, i64>(0), done as i64);
+}
+
+#[test]
 fn what_is_asked_while_all_is_moved_is_done_once_and_in_its_order() {
     let Some(server) = Server::start() else { return };
     let urls = halves(&server);

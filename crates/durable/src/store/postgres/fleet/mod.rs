@@ -107,6 +107,11 @@ impl PostgresStore {
         Self::new(connect::by_url(url)?, true, super::LEASE)
     }
 
+    /// Makes no tables from now on: in a database that was made anew they would be of no fleet.
+    pub(crate) fn makes_no_tables(&mut self) {
+        self.makes_tables = false;
+    }
+
     /// Returns what to call the database: without user and password.
     pub(crate) fn place(&self) -> &str {
         &self.place.name
