@@ -338,8 +338,12 @@ impl PostgresStore {
                 connection.execute("rollback").await?;
                 Ok(None)
             }
-        })?;
-        done.ok_or_else(|| other.unwrap_or(Error::Closed))
+        });
+        // This one may have ended its transaction, because the other was silent for long.
+        match other {
+            Some(error) => Err(error),
+            None => done?.ok_or(Error::Closed),
+        }
     }
 
     /// Makes a change of the state of a partition. Returns whether it was as it must be.
