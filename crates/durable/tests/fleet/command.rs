@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 use tickwheel_durable::HomeState;
 
-use super::{LEASE, MOVED, fleet, names, place, store};
+use super::{KNOWS_FLEETS, LEASE, MOVED, fleet, names, of, place, store};
 use crate::server::{Server, client};
 use crate::{HOUR, now, take, until, worker};
 
@@ -131,6 +131,14 @@ fn a_move_that_was_cut_off_is_shown_and_a_balance_ends_it_first() {
     // And once more, because it has changed.
     assert!(moved[0]["timeouts"].as_u64().is_some_and(|count| 1 <= count), "{moved:?}");
     assert_eq!((moved.len(), shares(&[&one, &two])), (32, vec![32, 32]));
+    // As a move leaves it that was cut off after it took place.
+    let mut left = client(&one);
+    let leave = "insert into tickwheel_due (name, deadline, payload) values ($1, 1, '')";
+    left.batch_execute(KNOWS_FLEETS).unwrap();
+    left.execute(leave, &[name]).unwrap();
+    let (code, output, errors) = run(&["balance", &one, &two]);
+    assert!(code == 0 && output.is_empty(), "{output}{errors}");
+    assert_eq!(of(&mut left, MOVED), Default::default());
     let (code, output, _) = run(&["abandon", &one, "7"]);
     assert!(code == 1 && output.contains("partition 7: unknown"), "{output}");
 }

@@ -11,7 +11,7 @@ use postgres::Client;
 use tickwheel_durable::{Cancelled, DurableTimer, Error, Scheduled, cancel_in, schedule_in};
 
 use super::command::{command, run};
-use super::{LEASE, cut, fleet, names, store};
+use super::{KNOWS_FLEETS, LEASE, cut, fleet, names, of, store};
 use crate::server::{Server, client};
 use crate::{HOUR, LONG, now, until, worker};
 
@@ -213,10 +213,10 @@ fn states(urls: [&str; 2]) -> impl Iterator<Item = String> {
     })
 }
 
-fn mover(from: &str, to: &str) -> Child {
-    let partitions = MOVED.map(|partition| partition.to_string()).join(",");
+fn mover(from: &str, to: &str, partitions: &[i32]) -> Child {
+    let partitions: Vec<String> = partitions.iter().map(i32::to_string).collect();
     let [from, to] = [from, to].map(|url| format!("{url}?application_name=mover"));
-    command(&["move", &from, &to, &partitions])
+    command(&["move", &from, &to, &partitions.join(",")])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -227,9 +227,9 @@ fn mover(from: &str, to: &str) -> Child {
 /// knows where it is then.
 fn disturb(urls: &[String], from: usize, seen: &mut BTreeSet<String>) -> bool {
     let [from, to] = [from, 1 - from].map(|place| &*urls[place]);
-    let mut child = mover(from, to);
+    let mut child = mover(from, to, &MOVED);
     // Another, which may be in its way.
-    let mut other = (fastrand::u32(0..4) == 0).then(|| mover(from, to));
+    let mut other = (fastrand::u32(0..4) == 0).then(|| mover(from, to, &MOVED));
     thread::sleep(Duration::from_millis(fastrand::u64(0..1 << fastrand::u32(1..13))));
     let cuts = match fastrand::u32(0..6) {
         0 => Some("mover"),
@@ -299,7 +299,7 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
                 (from, ended) = (1 - from, ended + 1);
             }
         }
-        let mut child = mover(&urls[from], &urls[1 - from]);
+        let mut child = mover(&urls[from], &urls[1 - from], &MOVED);
         let status = child.wait().unwrap();
         assert!(status.success(), "{:?}", child.wait_with_output().unwrap());
         account.is_over.store(true, Ordering::Relaxed);
@@ -353,6 +353,93 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
     assert!(twice as u64 <= fenced, "{twice} came twice, and {fenced} were fenced");
 }
 
+/// How a move ends at a step.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// The mover is killed before the step is committed.
+    Before,
+    /// The mover is killed in the commit, which takes place.
+    After,
+    /// The server ends the connection.
+    Cut,
+}
+
+#[test]
+fn a_move_that_ends_at_any_step_goes_on_from_there() {
+    let Some(server) = Server::start() else { return };
+    let mut urls = fleet::<2>(&server);
+    let mut sql = client(&urls[0]);
+    sql.batch_execute(KNOWS_FLEETS).unwrap();
+    let mut fresh = names(&mut sql, MOVED[0], 1_600);
+    let pending = fresh.split_off(fresh.len() - 1_500);
+    let fill = "with put as (
+           insert into tickwheel_due (name, deadline, attempt, payload)
+           select name, 4000000000000 + n, n % 4, convert_to(name, 'UTF8')
+           from unnest($1::text[]) with ordinality u(name, n) returning *)
+         insert into tickwheel_dead select name, deadline, 7, 3, payload from put where attempt = 3";
+    sql.execute(fill, &[&pending]).unwrap();
+    let mut seen = BTreeSet::new();
+    for (is_new, event, when) in STEPS {
+        for end in [End::Before, End::After, End::Cut] {
+            let [from, to] = &urls;
+            let mut held = client(if is_new { to } else { from });
+            let trigger = match end {
+                End::After => format!(
+                    "create constraint trigger hold after {event} deferrable initially deferred
+                     for each row {when} execute function hold()"
+                ),
+                _ => format!(
+                    "create trigger hold before {event} for each row {when} execute function hold()"
+                ),
+            };
+            held.batch_execute(&format!("{HOLD}; {trigger}; select pg_advisory_lock(99)")).unwrap();
+            let mut child = mover(from, to, &MOVED[..1]);
+            let step = format!("{end:?}: {event} {when}");
+            until(&step, || !held.query(WAITS, &[]).unwrap().is_empty());
+            if let End::Cut = end {
+                cut(&mut held, "mover");
+                assert_eq!(child.wait().unwrap().code(), Some(2), "{step}");
+            } else {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            held.batch_execute("select pg_advisory_unlock(99)").unwrap();
+            for url in &urls {
+                let mut sql = client(url);
+                until("the mover is gone", || {
+                    let movers = "select from pg_stat_activity where application_name = 'mover'";
+                    sql.query(movers, &[]).unwrap().is_empty()
+                });
+            }
+            held.batch_execute("drop function hold cascade").unwrap();
+
+            // Each is at the one place where callers are served, or on its way there.
+            let state = states([from, to]).next().unwrap();
+            let states = ["Here/Gone", "Moving/Gone", "Moving/Coming", "Gone/Coming", "Gone/Here"];
+            assert!(states.contains(&&*state), "{step}: {state}");
+            let mut home = client(if state.starts_with("Gone") { to } else { from });
+            let mut expected = of(&mut home, MOVED[0]);
+            if state != "Gone/Coming" {
+                let put = "select tickwheel_schedule($1, to_timestamp(4000000000), 'new')";
+                let new = fresh.pop().unwrap();
+                home.execute(put, &[&new]).unwrap();
+                expected.0.insert(new, (4_000_000_000_000, 0, b"new".to_vec()));
+                let (gone, _) = expected.0.pop_first().unwrap();
+                home.execute("select tickwheel_cancel($1)", &[&gone]).unwrap();
+            }
+            assert_eq!((expected.0.len(), expected.1.len()), (1_500, 375), "{step}");
+            seen.insert(state);
+            let (code, output, errors) = run(&["move", from, to, &MOVED[0].to_string()]);
+            assert_eq!(code, 0, "{step}: {output}{errors}");
+            assert!(of(&mut client(to), MOVED[0]) == expected, "{step}: all is there");
+            assert_eq!(of(&mut client(from), MOVED[0]), Default::default(), "{step}");
+            urls.reverse();
+        }
+    }
+    println!("seen {seen:?}");
+    assert_eq!(seen.len(), 5, "{seen:?}");
+}
+
 /// Ends the threads of a test.
 struct Over<'a>(&'a Account, &'a AtomicBool);
 
@@ -362,6 +449,28 @@ impl Drop for Over<'_> {
         self.1.store(true, Ordering::Relaxed);
     }
 }
+
+/// The steps of a move: whether at the new database, and the change that makes it.
+const STEPS: [(bool, &str, &str); 9] = [
+    (false, PARTITION, "when (old.state = 'here' and new.state = 'moving')"),
+    (true, PARTITION, "when (old.state = 'gone' and new.state = 'coming')"),
+    (true, PARTITION, "when (new.state = 'coming' and old.epoch < new.epoch)"),
+    (true, "insert on tickwheel_due", ""),
+    (true, "insert on tickwheel_dead", ""),
+    (false, PARTITION, "when (new.yields is not null)"),
+    (false, PARTITION, "when (old.state = 'moving' and new.state = 'gone')"),
+    (true, PARTITION, "when (old.state = 'coming' and new.state = 'here')"),
+    (false, "delete on tickwheel_due", ""),
+];
+const PARTITION: &str = "update on tickwheel_partition";
+
+/// Waits for the test.
+const HOLD: &str = "create function hold() returns trigger language plpgsql as $$ begin
+       perform pg_advisory_xact_lock(99);
+       if tg_op = 'DELETE' then return old; end if;
+       return new; end $$";
+const WAITS: &str = "select from pg_locks join pg_stat_activity using (pid)
+     where not granted and locktype = 'advisory' and objid = 99 and application_name = 'mover'";
 
 /// The partitions that are moved, and how many names of each there are at most.
 const MOVED: [i32; 4] = [3, 17, 40, 63];
