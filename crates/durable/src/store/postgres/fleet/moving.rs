@@ -809,8 +809,8 @@ const IDLE: u32 = 100;
 /// So long the partition has no worker, if the mover does not ask for longer.
 const YIELD: Duration = Duration::from_secs(10);
 
-/// So long its worker may take to give it back.
-const OWNERS: Duration = Duration::from_secs(60);
+/// So long its worker may take to give it back. If it were let off for a while, it would begin anew.
+const OWNERS: Duration = Duration::from_secs(300);
 
 /// By so much the clocks of the databases may differ.
 const CLOCKS: Duration = Duration::from_secs(1);
