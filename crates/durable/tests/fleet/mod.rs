@@ -688,7 +688,7 @@ fn a_partition_is_moved_only_between_databases_of_one_fleet_and_from_where_it_is
 const OLDER: &str = "insert into tickwheel_worker
      values (1, clock_timestamp() + 3600 * interval '1 second', true, 3600 * interval '1 second')";
 
-/// Lets a session change the tables of a fleet by hand.
+/// Lets a connection change the tables of a fleet by hand.
 const KNOWS_FLEETS: &str = "set tickwheel.format = 2";
 
 /// The partition that is moved, and one that stays.
