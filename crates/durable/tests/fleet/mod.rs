@@ -327,6 +327,32 @@ fn cut(sql: &mut Client, application: &str) {
     sql.query(cut, &[&application]).unwrap();
 }
 
+/// More change at once than are copied together.
+#[test]
+fn whatever_many_change_at_once_all_is_copied_before_the_move_takes_place() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let [mut old, mut new] = [&here, &there].map(|url| client(url));
+    let all = names(&mut old, MOVED, 1_000);
+    let put = "select tickwheel_schedule(name, now() + interval '1 hour', '') from unnest($1::text[]) name";
+    old.execute(put, &[&all]).unwrap();
+    let gone = &all[..900];
+    let mut cancels = Some("select tickwheel_cancel(name) from unnest($1::text[]) name");
+    move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |copied| {
+        if 0 < copied
+            && let Some(cancel) = cancels.take()
+        {
+            old.execute(cancel, &[&gone]).unwrap();
+        }
+    })
+    .unwrap();
+    assert!(cancels.is_none(), "they were copied before");
+    let left: Vec<String> = of(&mut new, MOVED).0.into_keys().collect();
+    let mut expected = all[900..].to_vec();
+    expected.sort();
+    assert_eq!(left, expected);
+}
+
 #[test]
 fn open_transactions_hold_up_a_move_and_no_other_caller() {
     let Some(server) = Server::start() else { return };
