@@ -513,6 +513,33 @@ fn a_timeout_that_is_put_off_again_and_again_does_not_keep_a_partition_from_movi
     );
 }
 
+/// What it waits for is looked at in the namespace too.
+#[test]
+fn a_move_from_a_namespace_waits_for_an_open_transaction() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let [here, there] = ["here", "there"].map(|namespace| format!("{url}?namespace={namespace}"));
+    join_fleet(&mut store(&there), &mut store(&here)).unwrap();
+    let mut open = client(&url);
+    let put = "begin; select here.tickwheel_schedule('a', now() + interval '1 h', '')";
+    open.batch_execute(put).unwrap();
+    thread::scope(|scope| {
+        let from = format!("{here}&application_name=mover");
+        let mover =
+            scope.spawn(move || move_partition(&mut store(&from), &mut store(&there), 0, |_| ()));
+        let mut sql = client(&url);
+        let waits = "select from pg_locks join pg_stat_activity using (pid)
+             where not granted and application_name = 'mover'";
+        // More than once.
+        for _ in 0..2 {
+            until("it waits", || !sql.query(waits, &[]).unwrap().is_empty());
+            until("its turn is over", || sql.query(waits, &[]).unwrap().is_empty());
+        }
+        open.batch_execute("commit").unwrap();
+        mover.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn namespaces_of_one_database_do_not_hold_up_each_other() {
     let Some(server) = Server::start() else { return };

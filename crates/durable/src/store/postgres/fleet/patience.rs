@@ -28,13 +28,17 @@ pub(super) fn patiently<T>(
             Turn::Waits(why) if PATIENCE < waits => return Ok(Err(why)),
             Turn::Waits(why) => {
                 thread::sleep(pause);
-                // It gives way to one who waits for longer than a second. Callers would not wait for
-                // that, so with others it is not tried.
-                lock = if why == VACUUM && SHORT_FOR < waits { LONG } else { SHORT };
+                lock = next_lock(why, waits);
             }
         }
         pause = (pause * 2).min(if waits < SHORT_FOR { SHORT_PAUSE } else { LONG_PAUSE });
     }
+}
+
+/// Returns how long the next turn waits for a lock. A vacuum gives way to one who waits for longer
+/// than a second. Callers would not wait for that, so with others it is not tried.
+fn next_lock(why: &str, waits: Duration) -> Duration {
+    if why == VACUUM && SHORT_FOR < waits { LONG } else { SHORT }
 }
 
 impl Connection {
@@ -56,7 +60,10 @@ impl Connection {
 
     /// Returns what a change of the triggers waits for.
     pub(super) async fn waits_for(&self) -> Result<&'static str, tokio_postgres::Error> {
+        // In a transaction, because the namespace is known in none other.
+        self.begin().await?;
         let is_vacuumed = self.query_one(IS_VACUUMED, &[]).await?.get(0);
+        self.end().await?;
         Ok(if is_vacuumed { VACUUM } else { WRITERS })
     }
 
@@ -104,20 +111,10 @@ mod tests {
 
     #[test]
     fn others_wait_behind_a_short_turn_however_long_it_takes_but_a_vacuum_gives_way() {
-        let began = Instant::now();
-        let (mut locks, mut vacuumed) = (Vec::new(), Vec::new());
-        let done = patiently(|lock| {
-            locks.push(lock);
-            let is_over = SHORT_FOR * 2 < began.elapsed();
-            Ok(if is_over { Turn::Done(()) } else { Turn::Waits(WRITERS) })
-        });
-        assert_eq!(done.unwrap(), Ok(()));
-        assert!(locks.iter().all(|lock| *lock == SHORT), "{locks:?}");
-        let done = patiently(|lock| {
-            vacuumed.push(lock);
-            Ok(if lock == LONG { Turn::Done(()) } else { Turn::Waits(VACUUM) })
-        });
-        assert_eq!(done.unwrap(), Ok(()));
-        assert!(1 < vacuumed.len(), "it is short first");
+        for waits in [Duration::ZERO, SHORT_FOR, SHORT_FOR * 2, PATIENCE] {
+            assert_eq!(next_lock(WRITERS, waits), SHORT);
+            let lock = if waits <= SHORT_FOR { SHORT } else { LONG };
+            assert_eq!(next_lock(VACUUM, waits), lock, "{waits:?}");
+        }
     }
 }
