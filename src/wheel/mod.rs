@@ -78,8 +78,8 @@ use within::Choices;
 /// ```
 ///
 /// A wheel of few timeouts holds them in one array, in either mode, which takes less memory than
-/// buckets. Once the array would take more than 160 entries, all go into buckets. A wheel that is
-/// empty, and has room for at most 160 timeouts, begins with an array again.
+/// buckets. Once the array would take more than 1056 entries, all go into buckets. A wheel that is
+/// empty, and has room for at most 1056 timeouts, begins with an array again.
 ///
 /// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
 /// (1987).
@@ -421,7 +421,7 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.table.visit() {
             return Some(self.visit_step(visit));
         }
-        if let Some(gathered) = self.ready.sort_gathered() {
+        if let Some(gathered) = self.sort_gathered() {
             return Some(gathered);
         }
         if self.ready.has_runs() {
@@ -539,9 +539,25 @@ impl<T> Wheel<T> {
                 return self.place_ready(entry);
             }
         }
-        // Too many entries are ready that are not due, so all of them go back into buckets. The
-        // cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
-        // every other bucket holds the same deadlines for either.
+        self.put_back();
+        self.place(entry);
+    }
+
+    /// Sorts the timeouts of a wheel of few if the first is not known, and returns the number of
+    /// their entries. If they leave no room for others among them, they go into buckets instead.
+    fn sort_gathered(&mut self) -> Option<usize> {
+        let gathered = self.ready.gathered()?;
+        if !self.ready.sort_gathered() {
+            self.put_back();
+        }
+        Some(gathered)
+    }
+
+    /// Puts all that is ready back into buckets, because that are too many that are not due. The
+    /// cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
+    /// every other bucket holds the same deadlines for either.
+    #[cold]
+    fn put_back(&mut self) {
         debug_assert!(self.table.visit().is_none(), "it was sorted ahead");
         if self.wake <= self.now {
             // Those that are due are ready again, and each comes behind the one before.
@@ -557,7 +573,6 @@ impl<T> Wheel<T> {
                 self.place(entry);
             }
         }
-        self.place(entry);
     }
 
     /// Drops all entries, because there are no timeouts.
@@ -691,7 +706,7 @@ impl<T> Wheel<T> {
                 *work -= 1;
                 continue;
             }
-            if let Some(gathered) = self.ready.sort_gathered() {
+            if let Some(gathered) = self.sort_gathered() {
                 *work = work.saturating_sub(gathered);
                 continue;
             }
@@ -800,7 +815,7 @@ impl<T> Wheel<T> {
     /// is that bucket for all of its timeouts.
     ///
     /// ```
-    /// let mut wheel = tickwheel::Wheel::with_capacity(tickwheel::Mode::hierarchical(), 1_000);
+    /// let mut wheel = tickwheel::Wheel::with_capacity(tickwheel::Mode::hierarchical(), 2_000);
     /// let near = wheel.schedule(3, "near");
     /// let far = wheel.schedule(64 + 3, "far");
     /// assert_eq!(wheel.bucket(near), Some((0, 3)));

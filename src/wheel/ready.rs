@@ -7,6 +7,7 @@ use super::runs::Runs;
 use crate::steps;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter::repeat_n;
 use core::ops::Range;
 
 /// The timeouts whose deadlines are not after the cursor, in the order in which they come out.
@@ -22,7 +23,7 @@ use core::ops::Range;
 ///
 /// | when | calls |
 /// |---|---|
-/// | there are no entries, and the wheel is one of few | `gather`, once; from then on `insert_alone`, `make_room`, `grow`, `take_back`, and `sort_gathered` if there is no first entry |
+/// | there are no entries, and the wheel is one of few | `gather`, once; from then on `insert_alone`, `make_room`, `grow`, `take_back`, and, while `gathered` tells of some, `sort_gathered` |
 /// | there are no entries, and the cursor comes to a bucket | `fill` or `sort`, once |
 /// | there were none when a visit of one tick began | `push`, until the visit ends |
 /// | there were none when a visit of many ticks began | `push_run`; then `close_runs` |
@@ -76,16 +77,25 @@ impl Ready {
         (self.head, self.end) = (GATHERS, 0);
     }
 
-    /// Sorts all entries if the first is not known, and returns their number. Equal deadlines keep
-    /// their order.
-    pub(super) fn sort_gathered(&mut self) -> Option<usize> {
-        if self.head != GATHERS {
-            return None;
-        }
-        (self.head, self.end) = (0, self.sorted.len());
-        steps::count(self.sorted.len());
+    /// Returns the number of entries if the first is not known.
+    #[inline]
+    pub(super) fn gathered(&self) -> Option<usize> {
+        (self.head == GATHERS).then_some(self.sorted.len())
+    }
+
+    /// Sorts all entries, of which the first is not known. Equal deadlines keep their order.
+    ///
+    /// Leaves room in front, so that not each one that comes before all others has all sorted again.
+    /// Returns whether there was so much.
+    pub(super) fn sort_gathered(&mut self) -> bool {
+        let len = self.sorted.len();
+        steps::count(len);
         self.sorted.sort_by_key(|entry| entry.deadline);
-        Some(self.sorted.len())
+        let front = (len / MOST_MOVED).min(MOST_ALONE.saturating_sub(len));
+        self.sorted.reserve_exact(front);
+        self.sorted.splice(..0, repeat_n(Entry::default(), front));
+        (self.head, self.end) = (front, self.sorted.len());
+        front == len / MOST_MOVED
     }
 
     /// Sorts all entries, if some are not.
@@ -180,11 +190,11 @@ impl Ready {
     /// whether it did.
     pub(super) fn grow(&mut self) -> bool {
         let room = self.room();
-        let grows = room < MOST_ALONE;
-        if grows {
-            self.sorted.reserve_exact(room.max(LEAST_ROOM).min(MOST_ALONE - room));
-        }
-        grows
+        // All from a third on, so that it does not grow once more just before it is full.
+        let additional =
+            if room < MOST_ALONE / 3 { room.max(LEAST_ROOM) } else { MOST_ALONE - room };
+        self.sorted.reserve_exact(additional);
+        0 < additional
     }
 
     /// Takes out the first entry, and returns the entry that is the first then.
@@ -387,14 +397,12 @@ impl Ready {
         }
     }
 
-    /// Returns the sorted entries whose deadlines are not after `tick`, and all entries if some are
-    /// not sorted.
-    pub(super) fn until(&self, tick: u64) -> &[Entry] {
-        let sorted = &self.sorted[self.start()..];
-        if self.end < self.sorted.len() {
-            return sorted;
-        }
-        &sorted[..sorted.partition_point(|entry| entry.deadline <= tick)]
+    /// Returns the sorted entries whose deadlines are not after `tick`, and all that are not sorted.
+    pub(super) fn until(&self, tick: u64) -> [&[Entry]; 2] {
+        let end = if self.head == GATHERS { 0 } else { self.end };
+        let (sorted, behind) = self.sorted.split_at(end);
+        let sorted = sorted.get(self.head..).unwrap_or_default();
+        [&sorted[..sorted.partition_point(|entry| entry.deadline <= tick)], behind]
     }
 
     /// Returns the range of the entries of `sorted` that were not taken out.
@@ -529,9 +537,8 @@ impl Later {
 const GATHERS: usize = usize::MAX;
 /// The most entries of a wheel of few, stale ones and those that were taken out included. When they
 /// have no room any more, one call puts them all into buckets.
-pub(super) const MOST_ALONE: usize = 160;
-/// A sweep looks at them all at once, so that to sort them hides none from it.
-const _: () = assert!(MOST_ALONE <= CHUNK);
+pub(super) const MOST_ALONE: usize = 1056;
+
 /// Entries for which there is room at first.
 const LEAST_ROOM: usize = 4;
 /// So few entries that it is cheaper to make the array larger than to look for stale ones.
@@ -712,8 +719,9 @@ mod tests {
     fn few_are_not_sorted_until_one_comes_next_and_then_once() {
         let mut ready = few([10, 30, 20]);
         assert!(ready.first().is_none());
-        assert_eq!(ready.sort_gathered(), Some(3));
-        assert_eq!(ready.sort_gathered(), None);
+        assert_eq!(ready.gathered(), Some(3));
+        assert!(ready.sort_gathered());
+        assert_eq!(ready.gathered(), None);
         let before = steps();
         ready.settle();
         assert_eq!(steps(), before, "they are sorted");
@@ -724,21 +732,23 @@ mod tests {
 
     #[test]
     fn one_of_few_is_put_in_its_place_if_that_moves_few_to_room_that_is_there() {
-        let is_all_sorted = |ready: &Ready| ready.until(0).is_empty();
-        for (taken, ahead) in [(0, 0), (0, 2), (1, 0), (1, MOST_MOVED), (1, MOST_MOVED + 1)] {
-            let mut ready = few((1..=100).map(|at| 10 * at));
-            assert_eq!(ready.until(0).len(), 100, "none is sorted");
+        let unsorted = |ready: &Ready| ready.until(0)[1].len();
+        let less = MOST_MOVED - 1;
+        let cases = [(less, 0, 0), (less, 0, 2), (less, 1, 0), (100, 0, 0), (100, 1, MOST_MOVED)];
+        for (len, taken, ahead) in cases.into_iter().chain([(100, 1, MOST_MOVED + 1)]) {
+            let mut ready = few((1..=len as u64).map(|at| 10 * at));
+            assert_eq!(unsorted(&ready), len, "none is sorted");
             ready.sort_gathered();
             (0..taken).for_each(|_| _ = ready.pop());
-            assert_eq!(ready.until(40).len(), 4 - taken);
+            assert_eq!(ready.until(40)[0].len(), 4 - taken);
             let deadline = 10 * (taken + ahead) as u64 + 5;
-            assert!(ready.insert_alone(entry(100, deadline)));
+            assert!(ready.insert_alone(entry(len, deadline)));
             ready.check(&Arena::<()>::new(), u64::MAX, false);
-            let is_easy = 0 < taken && ahead <= MOST_MOVED;
-            assert_eq!(is_all_sorted(&ready), is_easy, "{taken} taken, {ahead} ahead");
+            let is_easy = (less < len || 0 < taken) && ahead <= MOST_MOVED;
+            assert_eq!(unsorted(&ready) == 0, is_easy, "{taken} of {len} taken, {ahead} ahead");
             ready.settle();
-            assert!(is_all_sorted(&ready));
-            let expected = (taken as u64 + 1..=100).map(|at| 10 * at).chain([deadline]);
+            assert_eq!(unsorted(&ready), 0);
+            let expected = (taken as u64 + 1..=len as u64).map(|at| 10 * at).chain([deadline]);
             let mut expected: Vec<_> = expected.collect();
             expected.sort_unstable();
             assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
@@ -773,7 +783,7 @@ mod tests {
         let mut ready = few(0..10);
         ready.clear();
         assert_ne!(ready.memory(), 0);
-        let mut ready = sorted(0..1000, 6, 2);
+        let mut ready = sorted(0..2 * MOST_ALONE as u64, 6, 2);
         ready.clear();
         assert_eq!(ready.memory(), 0);
     }

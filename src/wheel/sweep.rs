@@ -2,6 +2,7 @@
 
 use super::Wheel;
 use super::bucket::CHUNK;
+use super::ready::MOST_ALONE;
 
 /// The number of stale entries, and how far the search for them has come.
 ///
@@ -91,6 +92,9 @@ impl<T> Wheel<T> {
     /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
     /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
+        // All of a wheel of few at once, so that to sort them hides none.
+        let is_small = self.is_of_few() && self.ready.is_small();
+        let most_sorted = if is_small { MOST_ALONE } else { CHUNK };
         let Self { table, ready, arena, sweep, .. } = self;
         let mut is_paid = |entries: usize| {
             let rest = sweep.owed.checked_sub(entries.max(LEAST_COST));
@@ -160,7 +164,7 @@ impl<T> Wheel<T> {
             Place::Sorted(entries) => {
                 let sorted = ready.sorted();
                 let end = entries.min(sorted.end);
-                let start = sorted.start.max(end.saturating_sub(CHUNK));
+                let start = sorted.start.max(end.saturating_sub(most_sorted));
                 if end <= start {
                     return Some(Place::Sorted(0));
                 }

@@ -97,15 +97,14 @@ impl<T> Wheel<T> {
         let is_due = |entry: &Entry| {
             (earliest..=latest).contains(&entry.deadline) && !arena.is_stale(*entry)
         };
-        let sorted = ready.until(latest);
-        let sorted = &sorted[sorted.len().saturating_sub(ENTRIES)..];
+        let sorted = || ready.until(latest).into_iter().flat_map(last);
         if *cursor == u64::MAX {
             // All that is pending is ready.
-            let mut due = sorted.iter().filter(|entry| is_due(entry));
+            let mut due = sorted().filter(|entry| is_due(entry));
             let first = due.next()?.deadline;
             let is_shared = due.any(|other| other.deadline == first);
             let is_it = |entry: &Entry| entry.deadline == coarsest && is_due(entry);
-            return Some(if !is_shared && sorted.iter().any(is_it) { coarsest } else { first });
+            return Some(if !is_shared && sorted().any(is_it) { coarsest } else { first });
         }
         // Those that were put in first, because most that are cancelled soon are gone there.
         let entries =
@@ -132,7 +131,7 @@ impl<T> Wheel<T> {
                 return Some(coarsest);
             }
         }
-        let last = || sorted.iter().rev().find(|entry| is_due(entry));
+        let last = || sorted().rev().find(|entry| is_due(entry));
         lone.or_else(|| last().map(|entry| entry.deadline))
     }
 }
@@ -144,8 +143,7 @@ impl<T> Wheel<T> {
     #[cfg(feature = "std")]
     pub(crate) fn last_until(&self, latest: u64) -> Option<u64> {
         let Self { table, ready, arena, geometry, cursor, .. } = self;
-        let sorted = ready.until(latest);
-        let sorted = sorted[sorted.len().saturating_sub(ENTRIES)..].iter().rev().copied();
+        let sorted = ready.until(latest).into_iter().flat_map(last).copied();
         let number = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
         let bucket = number.and_then(|number| table.last(number)).into_iter();
         let entries = bucket.flat_map(|number| table.bucket(number).iter().take(ENTRIES));
@@ -182,6 +180,11 @@ impl Choices {
     pub(super) fn memory(&self) -> usize {
         self.0.as_ref().map_or(0, |choices| size_of_val(&**choices))
     }
+}
+
+/// Returns the last entries, as many as are worth a look.
+fn last(entries: &[Entry]) -> &[Entry] {
+    &entries[entries.len().saturating_sub(ENTRIES)..]
 }
 
 /// Returns the place of a coarsest tick. Ranges of one delay and one length need one at a time.
@@ -227,7 +230,7 @@ mod tests {
     #[cfg(feature = "std")]
     fn the_last_tick_at_which_something_is_due_is_found_and_one_that_was_cancelled_is_not() {
         // Few are in one array, sorted or not; many are in buckets, or some of them are sorted.
-        for (others, now) in [(0, 0), (0, 90), (1_000, 0), (1_000, 90)] {
+        for (others, now) in [(0, 0), (0, 90), (1_000, 90), (2_000, 0), (2_000, 90)] {
             let mut wheel = super::Wheel::new(crate::Mode::hierarchical());
             let keys = [103, 110, 100, 90, 300].map(|tick| wheel.schedule(tick, ()));
             (0..others).for_each(|other| _ = wheel.schedule(100_000 + other, ()));

@@ -497,7 +497,7 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 const ARRAYS: f64 = 3.0;
 const MOVED_WITH_EACH: f64 = 64.0;
 /// The steps that one insertion may take while a subject grows.
-pub(crate) const GROWS: u64 = 320;
+pub(crate) const GROWS: u64 = 1_200;
 /// The bytes of an array that one insertion may move to a larger one, beside a list of bits.
 pub(crate) const MOVED_WHOLE: u64 = 65_536;
 /// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies

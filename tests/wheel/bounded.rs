@@ -22,7 +22,7 @@ fn a_call_puts_no_more_of_the_tree_right_than_a_path() {
     /// Looks at the tree for a step: those that find a bucket, and those that put right.
     const LOOKS: u64 = 12;
     for mode in ["hashed:4096", "hashed:65536", "hashed:1048576"] {
-        let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+        let mut wheel = Wheel::with_capacity(mode.parse().expect("a mode"), 2_000);
         let (round, row) = (wheel.mode().buckets() as u64, wheel.mode().buckets() as u64 >> 12);
         for at in (0..round).step_by(16 * row as usize) {
             wheel.schedule(at + 1, 0);
@@ -559,7 +559,7 @@ fn what_is_not_due_yet_is_sorted_only_while_it_is_little(mode: Mode) {
 
 #[test]
 fn each_stale_entry_before_the_next_is_work_of_who_asks() {
-    let mut wheel = Wheel::with_capacity(Mode::hierarchical(), 1_000);
+    let mut wheel = Wheel::with_capacity(Mode::hierarchical(), 2_000);
     let keys: Vec<_> = (0..1_000).map(|at| wheel.schedule(64 + at / 16, at)).collect();
     assert!(wheel.expire(64).is_some());
     // So few that no sweep begins.
@@ -575,7 +575,7 @@ fn each_stale_entry_before_the_next_is_work_of_who_asks() {
 /// In a tree of several tiers, what came out leaves nodes that the next call puts right.
 #[test]
 fn what_a_call_puts_right_in_the_tree_counts_as_work() {
-    let mut wheel = Wheel::with_capacity(Mode::hashed(1 << 20).expect("a mode"), 1_000);
+    let mut wheel = Wheel::with_capacity(Mode::hashed(1 << 20).expect("a mode"), 2_000);
     [1, 1 << 19].into_iter().for_each(|deadline| _ = wheel.schedule(deadline, ()));
     assert!(wheel.expire(1).is_some());
     let mut work = 100;

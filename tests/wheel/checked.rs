@@ -247,4 +247,4 @@ impl<T> Deref for Checked<T> {
 }
 
 /// A wheel with room for so many holds its timeouts in buckets, however few they are.
-pub(crate) const MANY: usize = 257;
+pub(crate) const MANY: usize = 1_057;

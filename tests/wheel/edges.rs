@@ -121,7 +121,7 @@ fn no_ask_looks_at_more_than_its_work_and_one_step(mode: Mode) {
     for (many, span) in [(1_000, 1 << 16), (4_000, 1 << 16), (20_000, 1)] {
         let tick = |number| (1 << 45) + span * (far(number) % (1 << 20));
         for (work, left) in [(1, 3), (400, 5)] {
-            let mut wheel = Wheel::with_capacity(mode, 1_000);
+            let mut wheel = Wheel::with_capacity(mode, 2_000);
             let mut keys = Vec::new();
             for number in 0..many + 100 {
                 if number == many {
@@ -152,7 +152,7 @@ fn no_ask_looks_at_more_than_its_work_and_one_step(mode: Mode) {
 #[test]
 fn no_step_puts_right_what_many_have_left() {
     for &bits in long(&[12, 16][..], &[12, 16, 18]) {
-        let mut wheel = Wheel::new(Mode::hashed(1 << bits).expect("a mode"));
+        let mut wheel = Wheel::with_capacity(Mode::hashed(1 << bits).expect("a mode"), 2_000);
         let (round, rows) = (1_u64 << bits, 1_u64 << (bits - 4));
         for row in 0..rows {
             wheel.schedule(16 * row + 1, 0);
@@ -340,7 +340,8 @@ fn no_insertion_makes_a_map_anew() {
             let measured = allocation_counter::measure(|| _ = map.insert(key, key, far(key)));
             bytes = measured.bytes_total;
         });
-        assert!(steps <= 300, "{steps} steps");
+        // One insertion puts all that were few into buckets.
+        assert!(steps <= if key < 2_000 { 1_100 } else { 300 }, "{steps} steps");
         // The arrays of the wheel are laid out at once, and filled little by little.
         assert!(bytes <= 400 * (1_000 + key), "{bytes} bytes");
     }

@@ -89,7 +89,7 @@ enum Op {
     Iter,
     Drain(u8),
     Clear,
-    Reserve(u8),
+    Reserve(u16),
     ShrinkToFit,
 }
 
@@ -116,7 +116,7 @@ impl Arbitrary for Op {
             241..=246 => Self::Iter,
             247 => Self::Drain(key),
             248 => Self::Clear,
-            249..=250 => Self::Reserve(key),
+            249..=250 => Self::Reserve(u16::from(key) * 8),
             _ => Self::ShrinkToFit,
         }
     }

@@ -44,7 +44,7 @@ enum Op {
     /// Takes out this many and drops the rest.
     Drain(u8),
     Clear,
-    Reserve(u8),
+    Reserve(u16),
     ShrinkToFit,
 }
 
@@ -139,7 +139,7 @@ impl Arbitrary for Op {
             247 => Self::Retain(u8::arbitrary(g) % 4),
             248 => Self::Drain(u8::arbitrary(g) % 8),
             249 => Self::Clear,
-            250..=251 => Self::Reserve(u8::arbitrary(g)),
+            250..=251 => Self::Reserve(u16::arbitrary(g) % 2_000),
             _ => Self::ShrinkToFit,
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! | bound of a wheel, and where it stands | held and met by |
 //! |---|---|
-//! | 160 entries in one array: `Wheel` | `tight::an_array_holds_160_timeouts_and_not_one_more` |
+//! | 1056 entries in one array: `Wheel` | `tight::an_array_holds_1056_timeouts_and_not_one_more` |
 //! | a step takes 1024, or 8192 if it sorts them: `expire_bounded` | `tight::a_step_sorts_8192_timeouts_and_takes_1024_of_one_more` |
 //! | a step looks at 512, sorts 1536 and takes 512 out: `expire_bounded` | `tight::a_step_that_ends_a_jump_looks_at_512_and_sorts_1536` |
 //! | one piece moves up for each 512 timeouts, 16 are a unit: `expire_bounded` | by a unit test, `visit::chunks_that_move_up_are_work`; `tight::what_a_scan_leaves_of_many_pieces_closes_up` |
@@ -34,7 +34,7 @@ use crate::common::long;
 use tickwheel::{Mode, Wheel, steps};
 
 in_each_mode! {
-    an_array_holds_160_timeouts_and_not_one_more,
+    an_array_holds_1056_timeouts_and_not_one_more,
     a_range_costs_up_to_256_looks,
     stale_entries_are_three_for_each_timeout,
     what_is_handed_out_pays_for_a_sweep_of_512_entries,
@@ -67,11 +67,11 @@ fn counted<R>(call: impl FnOnce() -> R) -> (R, u64) {
     (result, steps() - before)
 }
 
-fn an_array_holds_160_timeouts_and_not_one_more(mode: Mode) {
+fn an_array_holds_1056_timeouts_and_not_one_more(mode: Mode) {
     let mut wheel = Wheel::new(mode);
-    (0..160).for_each(|value| _ = wheel.schedule(1 + value, value));
-    assert_eq!(wheel.stats().sorted, 160);
-    wheel.schedule(1_000, 160);
+    (0..1_056).for_each(|value| _ = wheel.schedule(1 + value, value));
+    assert_eq!(wheel.stats().sorted, 1_056);
+    wheel.schedule(2_000, 1_056);
     assert_eq!(wheel.stats().sorted, 0);
 }
 
@@ -162,7 +162,7 @@ fn scans(wheel: &mut Wheel<u64>, now: u64) -> u64 {
 fn a_step_finds_its_bucket_with_up_to_8_looks() {
     let mut most = 0;
     for mode in ["hierarchical:64", "hierarchical:1073741824", "hashed:1073741824"] {
-        let mut wheel = Wheel::with_capacity(mode.parse().expect("a mode"), 1_000);
+        let mut wheel = Wheel::with_capacity(mode.parse().expect("a mode"), 2_000);
         (1..100).for_each(|tick| _ = wheel.schedule(tick << 20, tick));
         while let Some(now) = wheel.next_wake() {
             let mut work = 1_000;
@@ -206,7 +206,7 @@ fn a_step_that_looks_for_the_next_looks_at_two_pieces(mode: Mode) {
 
 /// In each bucket that is looked at, none of the first can be taken, or one that may be cancelled.
 fn a_range_costs_up_to_256_looks(mode: Mode) {
-    let mut wheel = Wheel::with_capacity(mode, 1_000);
+    let mut wheel = Wheel::with_capacity(mode, 2_000);
     let (range, before, after) = match mode.is_hashed() {
         true => (5..=6, 5 + FAR, 6 + FAR),
         false => (NEAR - 10..=NEAR + 10, NEAR - 100, NEAR + 100),
