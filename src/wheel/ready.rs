@@ -101,10 +101,15 @@ impl Ready {
     /// Sorts all entries, if some are not.
     pub(super) fn settle(&mut self) {
         if self.end < self.sorted.len() {
-            self.forget_taken();
-            self.head = GATHERS;
+            self.forget_order();
             self.sort_gathered();
         }
+    }
+
+    /// Gathers all entries anew, as if none were sorted.
+    pub(super) fn forget_order(&mut self) {
+        self.forget_taken();
+        (self.head, self.end) = (GATHERS, 0);
     }
 
     /// Takes out the last entry if it has this index and stamp. Returns whether it did.

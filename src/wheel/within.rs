@@ -139,9 +139,13 @@ impl<T> Wheel<T> {
 impl<T> Wheel<T> {
     /// Returns the last tick up to `latest` at which something is due, if the wheel finds one at
     /// once: among 64 entries of the last bucket that may have one, and of what is sorted.
-    /// O(levels).
+    /// O(levels), but that a wheel of few is sorted if it is not.
     #[cfg(feature = "std")]
-    pub(crate) fn last_until(&self, latest: u64) -> Option<u64> {
+    pub(crate) fn last_until(&mut self, latest: u64) -> Option<u64> {
+        if ENTRIES < self.ready.until(latest)[1].len() {
+            self.ready.forget_order();
+            self.sort_gathered();
+        }
         let Self { table, ready, arena, geometry, cursor, .. } = self;
         let sorted = ready.until(latest).into_iter().flat_map(last).copied();
         let number = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
@@ -230,7 +234,7 @@ mod tests {
     #[cfg(feature = "std")]
     fn the_last_tick_at_which_something_is_due_is_found_and_one_that_was_cancelled_is_not() {
         // Few are in one array, sorted or not; many are in buckets, or some of them are sorted.
-        for (others, now) in [(0, 0), (0, 90), (1_000, 90), (2_000, 0), (2_000, 90)] {
+        for (others, now) in [(0, 0), (0, 90), (1_000, 0), (1_000, 90), (2_000, 0), (2_000, 90)] {
             let mut wheel = super::Wheel::new(crate::Mode::hierarchical());
             let keys = [103, 110, 100, 90, 300].map(|tick| wheel.schedule(tick, ()));
             (0..others).for_each(|other| _ = wheel.schedule(100_000 + other, ()));

@@ -8,34 +8,31 @@ use crate::random::{Delays, MINUTE};
 use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 
-/// All fire. One pass to warm up, and as many more as make up for few timeouts.
-pub(super) fn fire<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
-    let setup = Setup::new(longest, delays.len());
-    let mut subject = S::new(&setup);
-    let mut log = Log::with_capacity(delays.len());
-    let mut pending = Vec::with_capacity(delays.len());
+/// All fire. One pass to warm up, and as many more as make up for few timeouts. Each `size` delays
+/// are those of a subject, and the subjects take turns: a clock takes longer than a few timeouts.
+pub(super) fn fire<S: Subject>(longest: u64, size: usize, delays: &[u64]) -> Sample {
+    let setup = Setup::new(longest, size);
+    let mut all: Vec<_> =
+        delays.chunks(size).map(|delays| Batch::<S>::new(&setup, delays)).collect();
     let mut faults = Faults::default();
-    let mut now = 0;
     let (mut schedule, mut fire) = (0.0, 0.0);
     let passes = (LEAST / delays.len()).clamp(1, MOST_PASSES);
     for pass in 0..=passes {
-        pending.clear();
-        pending.extend((0..).zip(delays).map(|(id, &delay)| value(now + delay, id)));
-        log.clear();
-
+        all.iter_mut().for_each(Batch::prepare);
         let started = ThreadTime::now();
-        for (&delay, &value) in delays.iter().zip(&pending) {
-            subject.schedule_for_good(now + delay, value);
-        }
+        all.iter_mut().for_each(Batch::schedule);
         let scheduled = ThreadTime::now();
-        now = subject.drive(now, &mut log);
-        if S::IS_NEW {
-            (subject, now) = (S::new(&setup), 0);
+        for one in &mut all {
+            one.now = one.subject.drive(one.now, &mut one.log);
+            if S::IS_NEW {
+                (one.subject, one.now) = (S::new(&setup), 0);
+            }
         }
         let fired = ThreadTime::now();
-
-        faults.judge_all(&log, &mut pending);
-        faults.judge_rest(&pending);
+        for one in &mut all {
+            faults.judge_all(&one.log, &mut one.pending);
+            faults.judge_rest(&one.pending);
+        }
         if 0 < pass {
             schedule += scheduled.duration_since(started).as_nanos() as f64;
             fire += fired.duration_since(scheduled).as_nanos() as f64;
@@ -47,12 +44,46 @@ pub(super) fn fire<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
     Sample::of(faults, &values)
 }
 
-/// All are cancelled, in random order.
-pub(super) fn cancel<S: Subject>(count: usize) -> Sample {
+/// A subject, and what it is asked for.
+struct Batch<'a, S> {
+    subject: S,
+    delays: &'a [u64],
+    pending: Vec<u64>,
+    log: Log,
+    now: u64,
+}
+
+impl<'a, S: Subject> Batch<'a, S> {
+    fn new(setup: &Setup, delays: &'a [u64]) -> Self {
+        let log = Log::with_capacity(delays.len());
+        let pending = Vec::with_capacity(delays.len());
+        Self { subject: S::new(setup), delays, pending, log, now: 0 }
+    }
+
+    /// What each pass begins with.
+    fn prepare(&mut self) {
+        let values = (0..).zip(self.delays).map(|(id, &delay)| value(self.now + delay, id));
+        self.pending.clear();
+        self.pending.extend(values);
+        self.log.clear();
+    }
+
+    fn schedule(&mut self) {
+        for (&delay, &value) in self.delays.iter().zip(&self.pending) {
+            self.subject.schedule_for_good(self.now + delay, value);
+        }
+    }
+}
+
+/// All are cancelled, in random order: those of one subject after those of another, if there are
+/// so few of each that a clock takes longer.
+pub(super) fn cancel<S: Subject>(size: usize) -> Sample {
     let delays = Delays::uniform(MINUTE);
-    let mut subject = S::new(&Setup::new(delays.longest, count));
+    let count = size.max(TOGETHER);
     let values: Vec<_> =
         (0..).zip(delays.many(count)).map(|(id, delay)| value(1 + delay, id)).collect();
+    let setup = Setup::new(delays.longest, size);
+    let mut subjects: Vec<_> = values.chunks(size).map(|_| S::new(&setup)).collect();
     let mut faults = Faults::default();
     let mut keys = Vec::with_capacity(count);
     let mut shuffled = Vec::with_capacity(count);
@@ -60,17 +91,21 @@ pub(super) fn cancel<S: Subject>(count: usize) -> Sample {
     let passes = (LEAST / count).max(1);
     for pass in 0..=passes {
         let started = ThreadTime::now();
-        for &value in &values {
-            keys.push(subject.schedule(deadline(value), value));
+        for (subject, values) in subjects.iter_mut().zip(values.chunks(size)) {
+            keys.extend(values.iter().map(|&it| subject.schedule(deadline(it), it)));
         }
         let scheduled = started.elapsed();
 
         shuffled.extend(keys.drain(..).zip(values.iter().copied()));
-        fastrand::Rng::with_seed(2).shuffle(&mut shuffled);
+        let mut rng = fastrand::Rng::with_seed(2);
+        shuffled.chunks_mut(size).for_each(|those| rng.shuffle(those));
         let mut wrong = 0;
+        let mut shuffled = shuffled.drain(..);
         let started = ThreadTime::now();
-        for (key, value) in shuffled.drain(..) {
-            wrong += u64::from(!subject.cancel(key, value));
+        for subject in &mut subjects {
+            for (key, value) in shuffled.by_ref().take(size) {
+                wrong += u64::from(!subject.cancel(key, value));
+            }
         }
         let cancelled = started.elapsed();
 
@@ -81,7 +116,7 @@ pub(super) fn cancel<S: Subject>(count: usize) -> Sample {
         }
     }
     let mut log = Log::default();
-    subject.drive(0, &mut log);
+    subjects.iter_mut().for_each(|subject| _ = subject.drive(0, &mut log));
     // It was cancelled.
     faults.add(Fault::Duplicated, log.values.len() as u64);
     let each = (passes * count) as f64;
@@ -104,3 +139,5 @@ pub(super) fn memory<S: Subject>(count: usize) -> Sample {
 
 /// A year goes by in each, and values hold deadlines of 34 years.
 const MOST_PASSES: usize = 10;
+/// Timeouts that are timed together at least.
+pub(super) const TOGETHER: usize = 1_000;

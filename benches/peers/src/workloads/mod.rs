@@ -62,12 +62,15 @@ const fn longest_call(name: &'static str) -> Workload {
 
 /// Runs the workload of `case` with `S`, in this process.
 pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
-    let fire = |delays: Delays| batch::fire::<S>(delays.longest, &delays.many(case.size));
+    let fire = |delays: Delays| {
+        let all = delays.many(case.size.max(batch::TOGETHER));
+        batch::fire::<S>(delays.longest, case.size, &all)
+    };
     match case.workload.as_str() {
         "fire-dense" => fire(Delays::uniform(MINUTE)),
         "fire-sparse" => fire(Delays::uniform(DAY)),
         "log-uniform" => fire(Delays::log_uniform(YEAR)),
-        "one-bucket" => batch::fire::<S>(MINUTE, &vec![MINUTE; case.size]),
+        "one-bucket" => batch::fire::<S>(MINUTE, case.size, &vec![MINUTE; case.size]),
         "cancel" => batch::cancel::<S>(case.size),
         "requests" => live::requests::<S>(case.size),
         "idle" => live::idle::<S>(case.size),
@@ -120,8 +123,8 @@ const POLLS: Suits = |it| EVERYTHING(it) || it.name == "compare";
 const INSTANTS: Suits = |it| matches!(it.name, "nexus-timer" | "delay-queue");
 const HAS_THREADS: Suits = |it| it.has_threads;
 
-const GROWTH: Sizes = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-const QUICK_GROWTH: Sizes = &[1_000, 10_000, 100_000];
+const GROWTH: Sizes = &[10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+const QUICK_GROWTH: Sizes = &[10, 1_000, 10_000, 100_000];
 
 /// Steps that are timed at least; the tests look at answers only.
 const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
