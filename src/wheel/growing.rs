@@ -145,7 +145,11 @@ impl<E: Default> Growing<E> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
         if len > limit(self.room()) {
-            self.first.try_reserve(with_room(len) - self.first.len())?;
+            let held = self.first.len();
+            self.first.try_reserve(with_room(len) - held)?;
+            // Written, so that the system provides the pages now, and not to whoever pushes.
+            self.first.resize_with(self.first.capacity(), E::default);
+            self.first.truncate(held);
             self.next = None;
             self.limit = limit(self.first.capacity());
         }

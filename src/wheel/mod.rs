@@ -322,7 +322,7 @@ impl<T> Wheel<T> {
     /// round or more it also sorts up to 1536 that were found due, and takes out the first 512.
     /// Finding the bucket for a step takes at most 8 looks, which are not counted. Nor is the sweep
     /// that a timeout pays for as it leaves, here as in [`cancel`](Self::cancel): one call looks at
-    /// up to 512 entries for stale ones.
+    /// up to 512 entries for stale ones, or at all of a wheel of few.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -979,6 +979,9 @@ impl<T> Wheel<T> {
 
     /// Makes room for `additional` timeouts, so that storing them allocates only for the buckets
     /// that they fall in. Does nothing if there is not enough memory.
+    ///
+    /// The call also writes the new room once, all of it, so that the system provides its pages now,
+    /// and not while timeouts are scheduled.
     ///
     /// A wheel whose room is used up doubles it by itself, a little with each
     /// [`schedule`](Self::schedule), so that no call takes long. On Linux, from 32 MB on, the wheel
