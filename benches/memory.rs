@@ -8,9 +8,10 @@
 //! everything is measured without that cache too (on other systems this makes no difference).
 //!
 //! A second table tells what a timer and a channel hold when a million are over. Two more are of
-//! wheels, queues and maps of few timeouts, beside tokio-util's `DelayQueue`.
+//! wheels, queues and maps of few timeouts, beside tokio-util's `DelayQueue`. The last one tells what
+//! it costs that the system provides the memory of a new wheel, with and without `reserve`.
 //!
-//! `cargo bench --bench memory`, with `cancelled`, `left` or `few` for one of them, and
+//! `cargo bench --bench memory`, with `cancelled`, `left`, `few` or `first` for one of them, and
 //! `-- --quick` for a look at whether it works.
 
 mod report;
@@ -34,9 +35,12 @@ use tokio_util::time;
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 fn main() {
-    let given = |name: &&&str| std::env::args().any(|argument| argument == **name);
-    match (SUBJECTS.iter().find(given), ORDERS.iter().find(given)) {
-        (Some(subject), Some(order)) => measure(subject, order),
+    let is_given = |name: &str| std::env::args().any(|argument| argument == name);
+    let given = |names: &[&'static str]| names.iter().copied().find(|name| is_given(name));
+    let span = SPANS.into_iter().find(|(name, _)| is_given(name));
+    match (given(&SUBJECTS), given(&ORDERS), given(&WHEELS), span) {
+        (Some(subject), Some(order), ..) => measure(subject, order),
+        (.., Some(wheel), Some((_, longest))) => pass(wheel, longest),
         _ => {
             if is_asked_for("cancelled") {
                 measure_all();
@@ -46,6 +50,9 @@ fn main() {
             }
             if is_asked_for("few") {
                 few();
+            }
+            if is_asked_for("first") {
+                first();
             }
         }
     }
@@ -70,7 +77,7 @@ fn measure_all() {
 
 fn measure_apart(subject: &str, order: &str, tunables: &str) -> Vec<f64> {
     let output = Command::new(std::env::current_exe().expect("a program"))
-        .args(std::env::args().skip(1))
+        .args(std::env::args().skip(1).filter(|argument| argument.starts_with('-')))
         .args([subject, order])
         .env("GLIBC_TUNABLES", tunables)
         .output()
@@ -274,6 +281,48 @@ impl<'a> Few<'a> {
     }
 }
 
+/// Each in a process of its own, in turns, as pages that one keeps would serve the next.
+fn first() {
+    println!("\nall of {} scheduled and fired; ns each, the median of {TURNS} turns", timeouts());
+    let mut report = Report::new(["delays, and the wheel", "ns", "of a used one"]);
+    for (span, _) in SPANS {
+        let turn = |_| WHEELS.map(|wheel| measure_apart(wheel, span, "")[0]);
+        let turns: Vec<_> = (0..TURNS).map(turn).collect();
+        for (at, wheel) in WHEELS.iter().enumerate() {
+            let median = |of: &dyn Fn(&[f64; WHEELS.len()]) -> f64| {
+                let mut samples: Vec<_> = turns.iter().map(of).collect();
+                samples.sort_by(f64::total_cmp);
+                samples[samples.len() / 2]
+            };
+            let figures = [median(&|turn| turn[at]), median(&|turn| turn[at] / turn[0])];
+            report.row(&format!("up to {span}, {wheel}"), figures);
+        }
+    }
+    report.print();
+}
+
+/// Prints what a pass takes.
+fn pass(wheel: &str, longest: u64) {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let delays: Vec<_> = (0..timeouts()).map(|_| 1 + rng.u64(..longest)).collect();
+    let mut subject = Wheel::new(Mode::hierarchical());
+    if wheel == "reserved" {
+        subject.reserve(delays.len());
+    }
+    let mut run = || {
+        let (begun, now) = (ThreadTime::now(), subject.now());
+        delays.iter().for_each(|delay| _ = subject.schedule(now + delay, *delay));
+        while let Some(wake) = subject.next_wake() {
+            subject.extract_due(wake).for_each(|expired| _ = black_box(expired));
+        }
+        begun.elapsed().as_nanos() as f64 / delays.len() as f64
+    };
+    if wheel == "used" {
+        run();
+    }
+    println!("{}", run());
+}
+
 /// Allocated and resident, in MB.
 fn memory() -> [f64; 2] {
     let resident = memory_stats().expect("a system that tells").physical_mem;
@@ -286,6 +335,10 @@ const DELAYS: [u64; 8] = [3_000, 30_000, 10_000, 60_000, 1_000, 45_000, 20_000, 
 const TURNS: usize = 9;
 const CAPTURED: usize = 1_024;
 const DELAY: Duration = Duration::from_secs(3_600);
+
+const WHEELS: [&str; 3] = ["used", "new", "reserved"];
+/// In milliseconds.
+const SPANS: [(&str, u64); 2] = [("60s", 60_000), ("24h", 86_400_000)];
 
 const SUBJECTS: [&str; 2] = ["tickwheel", "boxes alone"];
 const ORDERS: [&str; 3] = ["first to last", "last to first", "random"];
