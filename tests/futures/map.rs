@@ -1,19 +1,16 @@
 //! The delay map: what it has in common with a queue and a channel, and what it alone has.
 
 use crate::help::{Hand, Manual, ms};
-use bomb::Bomb;
+use crate::zoo::values::{Herd, Odd};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tickwheel::{DelayMap, Mode, Timer};
 
-#[path = "../common/bomb.rs"]
-mod bomb;
 #[path = "shared.rs"]
 mod shared;
 
@@ -147,8 +144,9 @@ fn emptied_in_any_way_it_wakes_who_waits(mode: Mode) {
     }
 }
 
-fn bomb(number: u32, panics: bool) -> Bomb {
-    Bomb(number, Rc::default(), panics)
+fn bomb(number: u64, panics: bool) -> Odd {
+    let herd = Herd::default();
+    if panics { herd.bomb(number) } else { herd.make(number) }
 }
 
 fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
@@ -161,7 +159,7 @@ fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
     manual.advance(10);
     assert_eq!(hand.woken(), 1);
     let due = map.recv().expect("there is one").expect("it runs");
-    assert_eq!((due.key.0, due.value), (1, 2));
+    assert_eq!((due.key.number, due.value), (1, 2));
     // The last one goes with a panic, and who waits learns that it went.
     map.insert(bomb(2, true), 1, ms(10));
     assert!(map.poll_expired(&mut hand.context()).is_pending());
