@@ -22,6 +22,7 @@ in_each_mode! {
     a_key_that_panics_in_drop_takes_its_value_with_it,
     a_hasher_may_call_the_timer,
     it_allocates_a_wheel_and_a_table_alone,
+    room_is_made_once_and_not_beyond_memory,
 }
 
 /// Each number is under itself at first.
@@ -204,6 +205,17 @@ fn a_hasher_may_call_the_timer(mode: Mode) {
     assert!(map.reset(&1, ms(7)) && map.contains_key(&1));
     manual.advance(7);
     assert_eq!((hand.woken(), poll(&mut map, &hand)), (1, Poll::Ready(Some((1, 2)))));
+}
+
+fn room_is_made_once_and_not_beyond_memory(mode: Mode) {
+    let timer = &Manual::new(mode).timer;
+    let mut map = DelayMap::<u64, u64>::with_timer(timer);
+    let mut bytes = |room| allocation_counter::measure(|| map.reserve(room)).bytes_current;
+    let each = size_of::<u64>() as i64;
+    assert!(each * 10_000 <= bytes(10_000));
+    assert_eq!((bytes(10_000), bytes(usize::MAX)), (0, 0));
+    map.insert(7, 7, ms(10));
+    assert_eq!(map.len(), 1);
 }
 
 fn it_allocates_a_wheel_and_a_table_alone(mode: Mode) {

@@ -1,6 +1,6 @@
 //! The map that threads share. Races are in `tests/loom.rs`.
 
-use crate::common::{Numbers, long};
+use crate::common::{Numbers, SameHashes, long};
 use crate::help::{
     Count, CountsDrop, Gate, Hand, Kept, Manual, a_thread_each, ms, returns, taken, threads_named,
     wait_until,
@@ -9,6 +9,7 @@ use crate::zoo::clocks::OddClock;
 use crate::zoo::values::{Act, Herd, Odd};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::hash::{BuildHasher, DefaultHasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::Poll;
@@ -761,6 +762,68 @@ fn a_thread_that_holds_up_the_timer_does_not_block_for_a_value_of_a_map() {
             assert_eq!(receiver.recv().unwrap().map(|due| due.value), Ok(10));
         });
     }
+}
+
+/// The executor gets nothing any more. At each look at the clock, another thread might stop the
+/// timer: here the clock does so.
+#[test]
+fn the_hook_gets_a_value_though_the_timer_is_stopped_in_that_turn() {
+    let mut called = 0;
+    for stops_at in 0.. {
+        let (kept, told, start) = (Kept::default(), Count::default(), Instant::now());
+        let state = Arc::new(Mutex::new((start, 0, None::<Timer>)));
+        let read = Arc::clone(&state);
+        let clock = OddClock::new(move || {
+            let (now, last) = {
+                let (now, looks, last) = &mut *read.lock().unwrap();
+                *looks += 1;
+                (*now, last.take_if(|_| stops_at < *looks))
+            };
+            drop(last);
+            now
+        });
+        let builder = Timer::builder().clock(clock).shards(1).executor(kept.executor());
+        let (timer, mut driver) = builder.build_driven().expect("in range");
+        let count = told.clone();
+        let map = ExpiringMap::builder().on_expired(move |_| count.add()).build(&timer);
+        map.insert(1, 10, ms(10)).unwrap();
+        *state.lock().unwrap() = (start + ms(11), 0, Some(timer));
+        while driver.turn().is_some() {}
+        called += told.get();
+        kept.next().into_iter().for_each(|task| task());
+        // The call may be dropped with the timer.
+        assert!(told.get() + map.len() <= 1, "it is stopped at look {stops_at}");
+        if state.lock().unwrap().2.is_some() {
+            break;
+        }
+    }
+    assert_eq!(called, 1, "once it was between the look for what is due and the executor");
+}
+
+#[test]
+fn a_map_hashes_as_it_is_told_and_keeps_its_other_settings() {
+    #[derive(Clone, Default)]
+    struct Counts(Count, SameHashes);
+
+    impl BuildHasher for Counts {
+        type Hasher = DefaultHasher;
+
+        fn build_hasher(&self) -> DefaultHasher {
+            self.0.add();
+            self.1.build_hasher()
+        }
+    }
+
+    let (manual, hasher, told) =
+        (Manual::with(|builder| builder), Counts::default(), Count::default());
+    let count = told.clone();
+    let builder = ExpiringMap::builder().max_len(1).time_to_idle(ms(10)).shards(1);
+    let map = builder.on_expired(move |_| count.add()).hasher(hasher.clone()).build(&manual.timer);
+    map.insert(1, 10, ms(1_000)).unwrap();
+    assert_eq!((map.get(&1), hasher.0.get()), (Some(10), 2));
+    assert_eq!(refused(map.insert(2, 20, ms(1_000))).0, Full);
+    manual.advance(11);
+    assert_eq!((told.get(), map.len()), (1, 0));
 }
 
 #[test]
