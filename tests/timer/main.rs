@@ -126,6 +126,7 @@ mod idle;
 mod late;
 mod limit;
 mod next;
+mod odd;
 mod panics;
 mod random_waiting;
 mod repeat;

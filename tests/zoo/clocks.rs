@@ -51,14 +51,14 @@ impl Clock for OddClock {
     }
 }
 
-/// Returns an instant to which less than `left` can be added.
+/// Returns the instant to which `left` can be added, and not more.
 pub(crate) fn edge(left: Duration) -> Instant {
-    let (mut edge, mut step) = (Instant::now(), Duration::MAX);
-    while left / 2 <= step {
-        match edge.checked_add(step) {
-            Some(later) => edge = later,
+    let (mut last, mut step) = (Instant::now(), Duration::MAX);
+    while !step.is_zero() {
+        match last.checked_add(step) {
+            Some(later) => last = later,
             None => step /= 2,
         }
     }
-    edge
+    last - left
 }
