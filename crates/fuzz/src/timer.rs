@@ -1,10 +1,11 @@
 //! A timer on a manual clock, whose driver has its turns on this thread, among odd foreign code.
 
 use crate::bytes::Bytes;
-use crate::odd::{Habit, fates};
+use crate::odd::{Habit, act, fates};
 use crate::zoo::executors::{Fate, Kept, executor};
+use crate::zoo::values::{Herd, Odd};
 use crate::zoo::wakers::Task;
-use crate::zoo::{caught, panics};
+use crate::zoo::{self, caught, panics};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -12,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock,
-    MissedTick, ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer, delay_channel,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, ExpiringMap, Key,
+    ManualClock, MissedTick, ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer,
+    delay_channel,
 };
 
 /// Schedules tasks and waits for values on a timer that is turned by hand.
@@ -76,6 +78,8 @@ enum Op {
     Remove(usize, u64),
     Reset(usize, u64, Duration),
     Poll(usize, Habit, Act),
+    /// Calls a shared map with a key, which may panic.
+    Map(u8, u64, Duration, (zoo::values::Act, usize)),
     Shrink,
     DropSender,
     Stop(bool),
@@ -84,7 +88,11 @@ enum Op {
 
 fn read(bytes: &mut Bytes<'_>, code: u8) -> Op {
     match code % 32 {
-        0..=3 => Op::Schedule(bytes.duration(), Act::read(bytes), Act::read(bytes)),
+        0..=2 => Op::Schedule(bytes.duration(), Act::read(bytes), Act::read(bytes)),
+        3 => {
+            let (call, key, delay) = (bytes.byte(), bytes.number(), bytes.duration());
+            Op::Map(call, key, delay, (act(bytes), bytes.count()))
+        }
         4 => Op::ScheduleAt(bytes.duration(), bytes.byte() & 1 == 0),
         5 => Op::Within(bytes.duration(), bytes.duration()),
         6 | 7 => {
@@ -322,6 +330,69 @@ struct Holder {
     waits: Option<Task>,
 }
 
+/// A map that threads may share, and what it holds.
+struct Shared {
+    map: ExpiringMap<Odd, Odd>,
+    keys: Herd,
+    values: Herd,
+    /// By key: the number of its value, and its deadline; None if a call panicked.
+    known: BTreeMap<u64, Option<(u64, Option<Instant>)>>,
+    next: u64,
+}
+
+impl Shared {
+    fn new(timer: &Timer) -> Self {
+        let map = ExpiringMap::builder().shards(1).build(timer);
+        let (keys, values) = Default::default();
+        Self { map, keys, values, known: BTreeMap::new(), next: 0 }
+    }
+
+    fn call(&mut self, call: u8, key: u64, delay: Duration, clock: &ManualClock, tick: Duration) {
+        let (now, key, id) = (clock.now(), key % 8, self.next);
+        let until = now.checked_add(delay);
+        self.next += 1;
+        let Self { map, keys, values, known, .. } = self;
+        let found = caught(|| match call % 6 {
+            0 | 1 => {
+                let stored = map.insert(keys.make(key), values.make(id), delay);
+                stored.expect("it has no limit").map(|value| value.number)
+            }
+            2 => map.get(&keys.make(key)).map(|value| value.number),
+            3 => map.get_and_reset(&keys.make(key), delay).map(|value| value.number),
+            4 => map.remove(&keys.make(key)).map(|value| value.number),
+            _ => map.peek(&keys.make(key)).map(|value| value.number),
+        });
+        keys.disarm();
+        let Some(found) = found else {
+            known.insert(key, None);
+            return;
+        };
+        match known.get(&key) {
+            Some(None) => {}
+            Some(&Some((id, until))) => {
+                assert!(found.is_none_or(|found| found == id), "it is the last that was stored");
+                let ends = until.and_then(|until| until.checked_add(tick));
+                assert!(found.is_none() || ends.is_none_or(|ends| now < ends), "it has expired");
+                let is_there = until.is_none_or(|until| now < until);
+                assert!(found.is_some() || !is_there, "it is there until its deadline");
+            }
+            None => assert_eq!(found, None, "nothing was stored"),
+        }
+        match (call % 6, found) {
+            (0 | 1, _) => _ = known.insert(key, Some((id, until))),
+            (3, Some(found)) => _ = known.insert(key, Some((found, until))),
+            (4, _) => _ = known.remove(&key),
+            _ => {}
+        }
+    }
+
+    /// Panics unless each key and each value is in the map, or gone.
+    fn look(&self) {
+        let [keys, values] = [&self.keys, &self.values].map(Herd::alive);
+        assert_eq!((keys, values), (self.map.len(), self.map.len()), "each is there, or gone");
+    }
+}
+
 struct Run {
     world: Arc<World>,
     driver: Option<Driver>,
@@ -332,6 +403,7 @@ struct Run {
     has_limit: bool,
     sleeps: Vec<Asleep>,
     holders: [Holder; 3],
+    shared: Shared,
 }
 
 impl Run {
@@ -369,9 +441,10 @@ impl Run {
         ];
         let holders =
             holders.map(|held| Holder { held, values: BTreeMap::new(), next: 0, waits: None });
+        let shared = Shared::new(&timer);
         *world.timer.lock().expect("nobody panicked") = Some(timer);
         let (driver, has_limit) = (Some(driver), 0 < limit);
-        Self { world, driver, tick, fates, kept, has_limit, sleeps: Vec::new(), holders }
+        Self { world, driver, tick, fates, kept, has_limit, sleeps: Vec::new(), holders, shared }
     }
 
     fn now(&self) -> Instant {
@@ -669,6 +742,12 @@ impl Run {
                 }
             }
             Op::Poll(nth, habit, act) => self.poll(nth % 3, habit, act),
+            Op::Map(call, key, delay, (act, after)) => {
+                if after < 16 {
+                    self.shared.keys.panic_at(Some(act), after);
+                }
+                self.shared.call(call, key, delay, &self.world.clock, self.tick);
+            }
             Op::Shrink => {
                 self.timer().shrink_to_fit();
                 for holder in &mut self.holders {
@@ -733,6 +812,7 @@ impl Run {
 
     /// Panics if a promise was broken.
     fn look(&self) {
+        self.shared.look();
         let state = self.world.state();
         assert!(state.broken.is_empty(), "{:?}", state.broken);
         for task in &state.tasks {
