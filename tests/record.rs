@@ -807,6 +807,48 @@ fn a_writer_that_panics_as_it_is_dropped_loses_nothing_unsaid() {
     assert_eq!(recorded.error, Some(ErrorKind::StorageFull));
 }
 
+/// Calls the timer that it records, wherever it is called itself.
+struct Calls(Arc<OnceLock<Timer>>);
+
+impl Calls {
+    fn call(&self) {
+        if let Some(timer) = self.0.get() {
+            let scheduled = timer.schedule(ms(60_000), || {});
+            assert!(timer.is_stopped() || scheduled.is_ok_and(|timeout| timeout.cancel()));
+        }
+    }
+}
+
+impl Write for Calls {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.call();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.call();
+        Ok(())
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.call();
+    }
+}
+
+#[test]
+fn a_writer_may_call_the_timer_that_it_records() {
+    let slot = Arc::new(OnceLock::new());
+    let timer = Timer::builder().shards(1).record(Calls(Arc::clone(&slot))).build();
+    let timer = slot.get_or_init(|| timer.expect("in range"));
+    for _ in 0..10_000 {
+        assert!(timer.schedule(ms(60_000), || {}).unwrap().cancel());
+    }
+    assert!(timer.stop().unwrap().is_empty());
+    assert_eq!(timer.recorded().unwrap().error, None, "no call panicked");
+}
+
 #[test]
 fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
     const ALL: u64 = 400_000;

@@ -15,6 +15,9 @@ static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether entering a span panics.
 static PANICS: AtomicBool = AtomicBool::new(false);
 
+/// A timer that is called where a span is entered.
+static CALLED: Mutex<Option<Timer>> = Mutex::new(None);
+
 struct Teller;
 
 impl Layer<Registry> for Teller {
@@ -31,6 +34,11 @@ impl Layer<Registry> for Teller {
 
     fn on_enter(&self, _: &tracing::span::Id, _: Context<'_, Registry>) {
         assert!(!PANICS.load(SeqCst), "as the test wants it");
+        let timer = CALLED.lock().unwrap().clone();
+        if let Some(timer) = timer {
+            assert!(timer.schedule(ms(60_000), || {}).unwrap().cancel());
+            assert!(timer.stop().is_err(), "it would wait for itself");
+        }
     }
 
     fn on_close(&self, id: tracing::span::Id, context: Context<'_, Registry>) {
@@ -159,6 +167,18 @@ fn the_worker_outlives_a_subscriber_that_panics() {
     clock.advance(ms(20));
     assert!(never.status() == Status::Fired && fires.status() == Status::Fired);
     assert_eq!((timer.stats().panics, timer.stats().fired), (1, 2));
+}
+
+#[test]
+fn a_subscriber_may_call_the_timer() {
+    let _listening = listen();
+    let (timer, clock) = built(|builder| builder.shards(1));
+    let fires = timer.schedule(ms(5), || {}).unwrap();
+    *CALLED.lock().unwrap() = Some(timer.clone());
+    clock.advance(ms(10));
+    *CALLED.lock().unwrap() = None;
+    assert_eq!((fires.status(), timer.stats().panics), (Status::Fired, 0));
+    assert_eq!((timer.pending(), timer.stats().cancelled), (0, 1));
 }
 
 #[test]

@@ -258,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn after_a_clock_that_panics_nothing_is_written_and_all_is_counted() {
+        let (mut writer, _) = writer();
+        writer.now = Box::new(|| std::panic::resume_unwind(Box::new(())));
+        let log = Arc::clone(&writer.log);
+        log.rings[0].push(operation(5, 0, OperationKind::Schedule));
+        let until_ms = writer.present();
+        writer.drain(until_ms);
+        writer.write();
+        assert!(writer.sink.is_none());
+        let [written, unwritten] = [&log.operations, &log.unwritten].map(|it| it.load(Relaxed));
+        assert_eq!((written, unwritten), (0, 1));
+        assert_eq!(log.error.get(), Some(&io::ErrorKind::Other));
+    }
+
+    #[test]
     fn what_happened_in_one_shard_stays_in_order_though_a_thread_waited_for_its_lock() {
         let (mut writer, drain) = writer();
         let log = Arc::clone(&writer.log);

@@ -123,7 +123,8 @@ impl Driver {
     ///
     /// The instant is the present if more is due than one turn fires, which is a few rounds of each
     /// shard, or if turns are to free the memory of many timeouts that are gone. It may be earlier
-    /// than the next deadline, never later. A turn before that instant does no harm.
+    /// than the next deadline, never later: it may be that of a timeout that was cancelled, even if
+    /// no other will ever be due. A turn before that instant does no harm.
     ///
     /// This costs a look at each shard. A loop that has one thread takes one
     /// [shard](crate::TimerBuilder::shards).

@@ -504,7 +504,7 @@ pub(crate) const MOVED_WHOLE: u64 = 65_536;
 /// what it takes apart.
 const BYTES: [f64; 2] = [65_536.0, 16_384.0];
 /// The bytes that a subject may keep of a history and of all calls, once it is emptied and shrunk.
-const AT_REST: i64 = 20_000;
+const AT_REST: i64 = 14_000;
 /// The bytes per timeout of an array that a call may lay out to grow into, and the most that a call
 /// may move to a larger array: it sorts a bucket of 8192, and moves lists of bits and of chunks.
 const LAID_OUT: f64 = 256.0;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Clock, Driver, ManualClock, MissedTick, Mode, Timeout, Timer, TimerBuilder};
 
-pub(crate) type BoxedTask = Box<dyn FnOnce() + Send>;
+pub(crate) use crate::zoo::executors::{BoxedTask, Kept};
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -259,25 +259,10 @@ impl Gate {
     }
 }
 
-/// An executor that keeps tasks until the test takes them out.
-#[derive(Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<Vec<BoxedTask>>>);
-
-impl Kept {
-    pub(crate) fn executor(&self) -> impl Fn(BoxedTask) + Send + Sync + 'static {
-        let kept = self.clone();
-        move |task| kept.0.lock().unwrap().push(task)
-    }
-
-    /// Waits for the next task.
-    pub(crate) fn take(&self) -> BoxedTask {
-        wait_until(|| 0 < self.len());
-        self.0.lock().unwrap().remove(0)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
+/// Waits for the next task that an executor keeps.
+pub(crate) fn taken(kept: &Kept) -> BoxedTask {
+    wait_until(|| 0 < kept.len());
+    kept.next().expect("nobody else takes it")
 }
 
 /// An executor that starts a thread for each task.
@@ -291,18 +276,6 @@ pub(crate) struct CountsDrop(pub(crate) Count);
 impl Drop for CountsDrop {
     fn drop(&mut self) {
         self.0.add();
-    }
-}
-
-/// Something to capture, that panics when it is dropped.
-pub(crate) struct PanicsInDrop(pub(crate) Count);
-
-impl Drop for PanicsInDrop {
-    fn drop(&mut self) {
-        self.0.add();
-        if !thread::panicking() {
-            panic!("dropped, as it was meant to be");
-        }
     }
 }
 

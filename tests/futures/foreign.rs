@@ -2,11 +2,10 @@
 //! and what the caller does not get is dropped.
 
 use crate::help::ms;
+use crate::zoo::values::{Act, Herd, Odd};
 use std::borrow::Borrow;
-use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 use std::time::Instant;
 use tickwheel::{DelayMap, Driver, ExpiringMap, ManualClock, Mode, Timer, WheelMap};
 
@@ -17,59 +16,17 @@ in_each_mode! {
 }
 
 thread_local! {
-    /// How many calls of foreign code are left before one panics.
-    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-    /// How many keys and values live.
-    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static HERD: Herd = Herd::default();
 }
 
-/// Is called by all foreign code.
+/// Is called by foreign code that is no method of a key or a value.
 fn foreign() {
-    let Some(left) = LEFT.get() else { return };
-    if !thread::panicking() {
-        LEFT.set(left.checked_sub(1));
-        assert!(0 < left, "as it should");
-    }
+    HERD.with(|herd| herd.act(Act::Run, 0));
 }
 
 /// A key or a value.
-#[derive(Debug)]
-struct Odd(u32);
-
-fn odd(number: u32) -> Odd {
-    LIVE.set(LIVE.get() + 1);
-    Odd(number)
-}
-
-impl Clone for Odd {
-    fn clone(&self) -> Self {
-        foreign();
-        odd(self.0)
-    }
-}
-
-impl Drop for Odd {
-    fn drop(&mut self) {
-        LIVE.set(LIVE.get() - 1);
-        foreign();
-    }
-}
-
-impl PartialEq for Odd {
-    fn eq(&self, other: &Self) -> bool {
-        foreign();
-        self.0 == other.0
-    }
-}
-
-impl Eq for Odd {}
-
-impl Hash for Odd {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        foreign();
-        // Some fall together.
-        (self.0 % 16).hash(state);
-    }
+fn odd(number: u64) -> Odd {
+    HERD.with(|herd| herd.make(number))
 }
 
 /// What a call gives out.
@@ -82,8 +39,8 @@ trait Map: Sized {
     fn new(mode: Mode) -> Self;
     fn put(&mut self, key: Odd, value: Odd);
     fn len(&self) -> usize;
-    fn keys(&self) -> Vec<u32>;
-    fn has(&self, key: u32) -> bool;
+    fn keys(&self) -> Vec<u64>;
+    fn has(&self, key: u64) -> bool;
     fn clear(&mut self);
     /// Returns whether it holds as many as its limit allows, if it has one.
     fn is_full(&self) -> bool {
@@ -104,14 +61,14 @@ fn survives_a_panic_at_any_point<M: Map>(mode: Mode) {
         for left in 0.. {
             let mut map = M::new(mode);
             (0..COUNT).for_each(|key| map.put(odd(key), odd(key)));
-            LEFT.set(Some(left));
+            HERD.with(|herd| herd.panic_at(None, left));
             let called = catch_unwind(AssertUnwindSafe(|| call(&mut map)));
-            let is_over = LEFT.take().is_some();
+            let is_over = HERD.with(Herd::disarm);
             assert!(called.is_ok() || !is_over, "{name} panics by itself");
             drop(called);
             let what = format!("{name}, after a panic at {left}");
             map.check();
-            assert_eq!(LIVE.get(), 2 * map.len(), "{what}: keys and values that live");
+            assert_eq!(HERD.with(Herd::alive), 2 * map.len(), "{what}: keys and values that live");
             let keys = map.keys();
             assert_eq!(keys.len(), map.len(), "{what}");
             assert!(keys.into_iter().all(|key| map.has(key)), "{what}: each is found");
@@ -119,7 +76,7 @@ fn survives_a_panic_at_any_point<M: Map>(mode: Mode) {
             (0..=COUNT).for_each(|key| map.put(odd(key), odd(key)));
             assert!((0..=COUNT).all(|key| map.has(key)) && map.is_full(), "{what}: it goes on");
             drop(map);
-            assert_eq!(LIVE.get(), 0, "{what}");
+            assert_eq!(HERD.with(Herd::alive), 0, "{what}");
             if is_over {
                 break;
             }
@@ -152,11 +109,11 @@ impl Map for WheelMap<Odd, Odd> {
         self.len()
     }
 
-    fn keys(&self) -> Vec<u32> {
-        self.iter().map(|(key, ..)| key.0).collect()
+    fn keys(&self) -> Vec<u64> {
+        self.iter().map(|(key, ..)| key.number).collect()
     }
 
-    fn has(&self, key: u32) -> bool {
+    fn has(&self, key: u64) -> bool {
         self.contains_key(&Key(key) as &dyn Same)
     }
 
@@ -215,32 +172,32 @@ fn made() -> Odd {
 
 fn keeps(key: &Odd) -> bool {
     foreign();
-    key.0 % 2 == 0
+    key.number % 2 == 0
 }
 
 /// What a key is found by, so that what one looks for need not be dropped.
 trait Same {
-    fn number(&self) -> u32;
+    fn number(&self) -> u64;
 }
 
-struct Key(u32);
+struct Key(u64);
 
 impl Same for Key {
-    fn number(&self) -> u32 {
+    fn number(&self) -> u64 {
         self.0
     }
 }
 
 impl Same for Odd {
-    fn number(&self) -> u32 {
-        self.0
+    fn number(&self) -> u64 {
+        self.number
     }
 }
 
 impl Hash for dyn Same + '_ {
     fn hash<H: Hasher>(&self, state: &mut H) {
         foreign();
-        (self.number() % 16).hash(state);
+        (self.number() / 4).hash(state);
     }
 }
 
@@ -277,11 +234,11 @@ impl Map for Delayed {
         self.0.len()
     }
 
-    fn keys(&self) -> Vec<u32> {
-        self.0.iter().map(|(key, ..)| key.0).collect()
+    fn keys(&self) -> Vec<u64> {
+        self.0.iter().map(|(key, ..)| key.number).collect()
     }
 
-    fn has(&self, key: u32) -> bool {
+    fn has(&self, key: u64) -> bool {
         self.0.contains_key(&Key(key) as &dyn Same)
     }
 
@@ -361,11 +318,11 @@ impl Map for Shared {
         self.map.len()
     }
 
-    fn keys(&self) -> Vec<u32> {
-        self.map.iter().map(|(key, ..)| key.0).collect()
+    fn keys(&self) -> Vec<u64> {
+        self.map.iter().map(|(key, ..)| key.number).collect()
     }
 
-    fn has(&self, key: u32) -> bool {
+    fn has(&self, key: u64) -> bool {
         self.map.contains_key(&Key(key) as &dyn Same)
     }
 
@@ -457,4 +414,4 @@ impl Map for Shared {
     }
 }
 
-const COUNT: u32 = 20;
+const COUNT: u64 = 20;

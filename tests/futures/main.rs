@@ -101,6 +101,8 @@ mod common;
 #[path = "../common/timers.rs"]
 #[allow(dead_code, reason = "timers and futures take some of it each")]
 mod help;
+#[path = "../zoo/mod.rs"]
+mod zoo;
 
 mod channel;
 mod clock;

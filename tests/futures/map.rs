@@ -1,19 +1,16 @@
 //! The delay map: what it has in common with a queue and a channel, and what it alone has.
 
 use crate::help::{Hand, Manual, ms};
-use bomb::Bomb;
+use crate::zoo::values::{Herd, Odd};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tickwheel::{DelayMap, Mode, Timer};
 
-#[path = "../common/bomb.rs"]
-mod bomb;
 #[path = "shared.rs"]
 mod shared;
 
@@ -25,6 +22,7 @@ in_each_mode! {
     a_key_that_panics_in_drop_takes_its_value_with_it,
     a_hasher_may_call_the_timer,
     it_allocates_a_wheel_and_a_table_alone,
+    room_is_made_once_and_not_beyond_memory,
 }
 
 /// Each number is under itself at first.
@@ -147,8 +145,9 @@ fn emptied_in_any_way_it_wakes_who_waits(mode: Mode) {
     }
 }
 
-fn bomb(number: u32, panics: bool) -> Bomb {
-    Bomb(number, Rc::default(), panics)
+fn bomb(number: u64, panics: bool) -> Odd {
+    let herd = Herd::default();
+    if panics { herd.bomb(number) } else { herd.make(number) }
 }
 
 fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
@@ -161,7 +160,7 @@ fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
     manual.advance(10);
     assert_eq!(hand.woken(), 1);
     let due = map.recv().expect("there is one").expect("it runs");
-    assert_eq!((due.key.0, due.value), (1, 2));
+    assert_eq!((due.key.number, due.value), (1, 2));
     // The last one goes with a panic, and who waits learns that it went.
     map.insert(bomb(2, true), 1, ms(10));
     assert!(map.poll_expired(&mut hand.context()).is_pending());
@@ -206,6 +205,17 @@ fn a_hasher_may_call_the_timer(mode: Mode) {
     assert!(map.reset(&1, ms(7)) && map.contains_key(&1));
     manual.advance(7);
     assert_eq!((hand.woken(), poll(&mut map, &hand)), (1, Poll::Ready(Some((1, 2)))));
+}
+
+fn room_is_made_once_and_not_beyond_memory(mode: Mode) {
+    let timer = &Manual::new(mode).timer;
+    let mut map = DelayMap::<u64, u64>::with_timer(timer);
+    let mut bytes = |room| allocation_counter::measure(|| map.reserve(room)).bytes_current;
+    let each = size_of::<u64>() as i64;
+    assert!(each * 10_000 <= bytes(10_000));
+    assert_eq!((bytes(10_000), bytes(usize::MAX)), (0, 0));
+    map.insert(7, 7, ms(10));
+    assert_eq!(map.len(), 1);
 }
 
 fn it_allocates_a_wheel_and_a_table_alone(mode: Mode) {

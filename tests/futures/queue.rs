@@ -1,6 +1,7 @@
 //! The delay queue: what it has in common with a map and a channel, and what it alone has.
 
 use crate::common::long;
+use crate::help::{Manual, ms};
 use shared::Held;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ in_each_mode! {
     emptied_it_wakes_who_waits,
     values_are_seen_and_changed_in_place,
     values_are_listed_and_taken_out_with_their_deadlines,
+    room_is_made_once_and_not_beyond_memory,
 }
 
 type Kind = DelayQueue<u32>;
@@ -50,6 +52,17 @@ fn assert_peek_names_what_comes(Held { kind: mut queue, hand, manual }: Held) {
         }
     }
     assert!(queue.is_empty());
+}
+
+fn room_is_made_once_and_not_beyond_memory(mode: Mode) {
+    let timer = &Manual::new(mode).timer;
+    let mut queue = DelayQueue::<u64>::with_timer(timer);
+    let mut bytes = |room| allocation_counter::measure(|| queue.reserve(room)).bytes_current;
+    let each = size_of::<u64>() as i64;
+    assert!(each * 10_000 <= bytes(10_000));
+    assert_eq!((bytes(10_000), bytes(usize::MAX)), (0, 0));
+    queue.insert(7, ms(10));
+    assert_eq!(queue.len(), 1);
 }
 
 fn peek_shows_what_comes_next(mode: Mode) {

@@ -30,6 +30,7 @@ in_each_mode! {
     keys_stay_good_when_it_shrinks,
     shrunk_with_one_of_many_left_it_holds_little,
     a_batch_of_none_gives_way_to_others,
+    a_thread_waits_for_no_batch_of_none,
     after_a_long_time_it_goes_on,
     stale_keys_find_nothing,
     a_far_one_does_not_hide_nearer_ones,
@@ -664,6 +665,16 @@ fn a_batch_of_none_gives_way_to_others(mode: Mode) {
     assert_eq!(held.poll(), some(1));
 }
 
+fn a_thread_waits_for_no_batch_of_none(mode: Mode) {
+    let mut held = Held::new(mode);
+    let mut batch = Vec::new();
+    for (value, delay) in [(1, 10), (2, 0)] {
+        held.insert(value, delay);
+        assert_eq!((held.kind.recv_batch(&mut batch, 0), batch.len()), (Ok(0), 0));
+    }
+    assert_eq!(held.kind.recv_batch(&mut batch, 1), Ok(1), "it was not taken");
+}
+
 fn a_waker_that_panics_fails_no_change(mode: Mode) {
     struct Panics;
     impl Wake for Panics {
@@ -938,6 +949,7 @@ fn a_call_that_blocks_the_worker_is_an_error_unless_a_value_is_due(mode: Mode) {
         kind.insert(4, ms(1_000));
         let (sender, receiver) = mpsc::channel();
         let task = move |_: &Run| {
+            assert_eq!(kind.recv_batch(&mut Vec::new(), 0), Ok(0));
             let one = kind.recv().map(|due| due.map(|due| due.value));
             let batched = kind.recv_batch(&mut Vec::new(), 5);
             // So that a loop ends.

@@ -7,6 +7,7 @@
 //! | `MOST` | `tight::a_lock_is_held_while_a_bucket_of_8192_is_sorted` |
 //! | `ONE_CALL` | `tight::a_cancel_pays_for_256_pieces_of_a_sweep` |
 //! | `GROWS`, `MOVED_WHOLE` | `held::while_they_grow_each_insertion_keeps_to_a_few_steps` |
+//! | `AT_REST`, and `MOVED` if tests are long | what `held::a_timer_keeps_its_bounds` and its like print |
 
 use crate::kept::{ONE_CALL, SORTED};
 use crate::{Driven, MOST, alone};

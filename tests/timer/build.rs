@@ -1,9 +1,12 @@
 //! Settings that can be built, and settings that cannot.
 
-use crate::help::{Count, build, ms, threads_named};
+use crate::help::{Count, Hand, build, ms, threads_named};
 use std::error::Error;
 use std::io::ErrorKind::PermissionDenied;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
 use tickwheel::{BuildError, ManualClock, Mode, ScheduleError, Task, Timeout, Timer};
 use tickwheel::{ScheduleErrorKind, Status, TimerBuilder, Unfired};
 
@@ -100,6 +103,40 @@ fn the_thread_starts_with_the_first_timeout_and_not_before() {
         fired.wait_for(all);
         assert_eq!(threads_named("lazy-thread"), Some(1));
     }
+}
+
+/// In a second process, where no thread finds memory for its stack.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_that_cannot_start_is_an_error_that_gives_the_task_back() {
+    const NAME: &str = "build::a_worker_that_cannot_start_is_an_error_that_gives_the_task_back";
+    const VARIABLE: (&str, &str) = ("RUST_MIN_STACK", "1125899906842624");
+    if std::env::var(VARIABLE.0).as_deref() != Ok(VARIABLE.1) {
+        let mut child = Command::new(std::env::current_exe().expect("it runs"));
+        child.args(["--exact", NAME, "--test-threads=1"]).env(VARIABLE.0, VARIABLE.1);
+        let mut child = child.stdout(Stdio::piped()).spawn().expect("it starts");
+        let start = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) && start.elapsed() < Duration::from_secs(60) {
+            thread::sleep(ms(1));
+        }
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("it has ended");
+        let said = String::from_utf8_lossy(&output.stdout);
+        return assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+    let (clock, runs) = (ManualClock::new(), Count::default());
+    let timer = build(|it| it.clock(clock.clone()).max_pending(1));
+    // It leaves no place taken.
+    for _ in 0..3 {
+        let error = timer.schedule(ms(1), runs.task()).expect_err("there is no worker");
+        assert!(matches!(error.kind(), ScheduleErrorKind::Worker(_)), "{error}");
+        error.into_task()();
+        assert_eq!(timer.pending(), 0);
+    }
+    let slept = Hand::new().poll(&mut timer.sleep(ms(1)));
+    assert!(matches!(slept, Poll::Ready(Err(ScheduleErrorKind::Worker(_)))), "{slept:?}");
+    clock.advance(ms(5));
+    assert_eq!((runs.get(), timer.stop().expect("outside").len()), (3, 0));
 }
 
 /// Handles and errors go to other threads: it compiles.

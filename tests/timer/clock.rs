@@ -2,6 +2,7 @@
 
 use crate::common::{Numbers, long};
 use crate::help::{Count, Gate, Manual, a_thread_each, build, ms, returns};
+use crate::zoo::clocks::OddClock;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -187,50 +188,34 @@ fn stopping_while_it_advances_does_not_hang() {
 /// A clock of your own that jumps: `Follower` has all that it needs.
 #[test]
 fn a_clock_of_your_own_can_jump() {
-    #[derive(Clone)]
-    struct Stepped(Arc<Mutex<(Instant, Vec<Follower>)>>);
-
-    impl Clock for Stepped {
-        fn now(&self) -> Instant {
-            self.0.lock().unwrap().0
-        }
-
-        fn wait(&self, _: Duration) -> Option<Duration> {
-            None
-        }
-
-        fn follow(&self, follower: Follower) {
-            self.0.lock().unwrap().1.push(follower);
-        }
-    }
-
-    impl Stepped {
-        fn step(&self, duration: Duration) -> Option<Instant> {
-            let followers = {
-                let mut state = self.0.lock().unwrap();
-                state.0 += duration;
-                state.1.clone()
-            };
-            followers.iter().for_each(Follower::tell);
-            followers.iter().filter_map(Follower::settle).min()
-        }
-    }
-
     let start = Instant::now();
-    let clock = Stepped(Arc::new(Mutex::new((start, Vec::new()))));
-    let (timer, fired) = (build(|builder| builder.clock(clock.clone())), Count::default());
-    assert_eq!(clock.step(Duration::ZERO), None);
+    let state = Arc::new(Mutex::new((start, Vec::<Follower>::new())));
+    let [read, follows] = [(); 2].map(|()| Arc::clone(&state));
+    let clock = OddClock::new(move || read.lock().unwrap().0)
+        .waiting(|_| None)
+        .following(move |follower| follows.lock().unwrap().1.push(follower));
+    let step = |duration| {
+        let followers = {
+            let mut state = state.lock().unwrap();
+            state.0 += duration;
+            state.1.clone()
+        };
+        followers.iter().for_each(Follower::tell);
+        followers.iter().filter_map(Follower::settle).min()
+    };
+    let (timer, fired) = (build(|builder| builder.clock(clock)), Count::default());
+    assert_eq!(step(Duration::ZERO), None);
     for delay in [10, 20] {
         timer.schedule(ms(delay), fired.task()).expect("it runs");
     }
-    for (step, next, runs) in [(9, Some(10), 0), (2, Some(20), 1), (9, None, 2)] {
-        assert_eq!(clock.step(ms(step)), next.map(|next| start + ms(next)));
+    for (duration, next, runs) in [(9, Some(10), 0), (2, Some(20), 1), (9, None, 2)] {
+        assert_eq!(step(ms(duration)), next.map(|next| start + ms(next)));
         assert_eq!(fired.get(), runs);
     }
-    let follower = clock.0.lock().unwrap().1[0].clone();
+    let follower = state.lock().unwrap().1[0].clone();
     assert!(follower.is_alive());
     drop(timer);
-    assert_eq!(clock.step(ms(9)), None);
+    assert_eq!(step(ms(9)), None);
     assert!(!follower.is_alive());
 }
 
@@ -322,27 +307,16 @@ fn a_chain_through_many_timers_ends_before_advance_returns() {
 /// sleep was not shortened.
 #[test]
 fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
-    #[derive(Clone)]
-    struct Suspended(Arc<Mutex<Instant>>);
-
-    impl Clock for Suspended {
-        fn now(&self) -> Instant {
-            *self.0.lock().unwrap()
-        }
-
-        fn wait(&self, duration: Duration) -> Option<Duration> {
-            Some(duration.min(ms(5)))
-        }
-    }
-
-    let clock = Suspended(Arc::new(Mutex::new(Instant::now())));
-    let (timer, fired) = (build(|builder| builder.clock(clock.clone())), Count::default());
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let read = Arc::clone(&now);
+    let clock = OddClock::new(move || *read.lock().unwrap()).waiting(|wait| Some(wait.min(ms(5))));
+    let (timer, fired) = (build(|builder| builder.clock(clock)), Count::default());
     for hours in [1, 3] {
         timer.schedule(HOUR * hours, fired.task()).expect("it runs");
     }
     thread::sleep(ms(30));
     assert_eq!(fired.get(), 0);
-    *clock.0.lock().unwrap() += HOUR * 2;
+    *now.lock().unwrap() += HOUR * 2;
     fired.wait_for(1);
     thread::sleep(ms(30));
     assert_eq!(fired.get(), 1, "never early");

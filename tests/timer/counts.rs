@@ -1,6 +1,6 @@
 //! What the statistics count.
 
-use crate::help::{BoxedTask, Hand, Kept, Manual, ms};
+use crate::help::{BoxedTask, Hand, Kept, Manual, ms, taken};
 use std::time::Duration;
 use tickwheel::{MissedTick, Mode, Next, Run, Timer};
 
@@ -62,7 +62,7 @@ fn how_long_tasks_waited_for_the_executor_is_told() {
     let manual = Manual::with(|builder| builder.executor(kept.executor()));
     (0..3).for_each(|_| drop(manual.idle(1)));
     manual.advance(1);
-    let [first, second, third] = [(); 3].map(|()| kept.take());
+    let [first, second, third] = [(); 3].map(|()| taken(&kept));
     manual.advance(40);
     first();
     manual.advance(60);

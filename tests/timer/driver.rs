@@ -1,7 +1,9 @@
 //! Timers without a thread, which a driver drives.
 
 use crate::common::Numbers;
-use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Log, Manual, ms, returns, wait_until};
+use crate::help::{
+    Count, CountsDrop, Gate, Hand, Kept, Log, Manual, ms, returns, taken, wait_until,
+};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Barrier, Mutex};
@@ -551,7 +553,7 @@ fn an_executor_takes_tasks_of_a_driver() {
     driven.once(1, 1);
     driven.run();
     assert_eq!((kept.len(), driven.log.len()), (1, 0));
-    kept.take()();
+    taken(&kept)();
     assert_eq!(driven.log.len(), 1);
 }
 

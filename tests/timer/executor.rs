@@ -1,7 +1,7 @@
 //! Tasks that run elsewhere.
 
 use crate::help::{
-    BoxedTask, Count, CountsDrop, Gate, Kept, Manual, a_thread_each, build, ms, wait_until,
+    BoxedTask, Count, CountsDrop, Gate, Kept, Manual, a_thread_each, build, ms, taken, wait_until,
 };
 use std::ops::ControlFlow;
 use std::sync::{Mutex, mpsc};
@@ -182,7 +182,7 @@ fn a_run_that_waits_for_its_turn_can_be_cancelled_and_stays_so_when_stopped() {
         // timer has ended.
         let case = thread::spawn(move || {
             let HandedOver { manual, timeout, kept, runs, dropped } = HandedOver::new();
-            let run = kept.take();
+            let run = taken(&kept);
             assert!(timeout.cancel());
             assert_eq!(dropped.get(), 1);
             if stops {
@@ -203,7 +203,7 @@ fn a_run_that_waits_for_its_turn_can_be_cancelled_and_stays_so_when_stopped() {
 fn a_repeating_one_that_the_executor_keeps_has_fired_when_stop_returns() {
     for runs_late in [true, false] {
         let HandedOver { manual, timeout, kept, runs, dropped } = HandedOver::new();
-        let (timer, run) = (manual.timer, kept.take());
+        let (timer, run) = (manual.timer, taken(&kept));
         assert!(timer.stop().expect("outside").is_empty());
         for _ in 0..2 {
             assert_eq!((timer.pending(), timeout.status()), (0, Status::Fired));

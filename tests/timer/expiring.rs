@@ -1,22 +1,22 @@
 //! The map that threads share. Races are in `tests/loom.rs`.
 
-use crate::common::{Numbers, long};
+use crate::common::{Numbers, SameHashes, long};
 use crate::help::{
-    Count, CountsDrop, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, ms, returns,
-    threads_named, wait_until,
+    Count, CountsDrop, Gate, Hand, Kept, Manual, a_thread_each, ms, returns, taken, threads_named,
+    wait_until,
 };
-use std::cell::Cell;
+use crate::zoo::clocks::OddClock;
+use crate::zoo::values::{Act, Herd, Odd};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayQueue, Due, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError,
+    DelayQueue, Due, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError,
     InsertErrorKind::{self, Full, Occupied},
     ManualClock, Mode, ScheduleErrorKind, Timer, delay_channel,
 };
@@ -79,7 +79,7 @@ fn logged(
     (with(ExpiringMap::builder().shards(1)).on_expired(hook).build(&manual.timer), gone)
 }
 
-fn taken(gone: &Gone) -> Vec<(u64, u32, u32)> {
+fn came(gone: &Gone) -> Vec<(u64, u32, u32)> {
     std::mem::take(&mut *gone.lock().unwrap())
 }
 
@@ -106,7 +106,7 @@ fn a_value_is_there_until_its_deadline(mode: Mode) {
         manual.advance(1);
         assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (None, false, 0));
         assert_eq!((map.deadline(&1), map.remove(&1)), (None, None));
-        assert_eq!(taken(&gone), [(delay, 1, 10)]);
+        assert_eq!(came(&gone), [(delay, 1, 10)]);
         assert_eq!(manual.timer.pending(), 0);
     }
 }
@@ -155,7 +155,7 @@ fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
         map.retain(|_, _| unreachable!("their time is over"));
         assert_eq!(map.len(), 4);
     });
-    let mut gone = taken(&gone);
+    let mut gone = came(&gone);
     gone.sort_unstable();
     assert_eq!(gone, [(101, 1, 10), (101, 2, 20), (101, 3, 30), (101, 4, 40)]);
 }
@@ -179,11 +179,11 @@ fn what_a_caller_finds_expired_goes_to_the_hook_once(mode: Mode) {
         }
         assert_eq!((map.len(), map.iter().count()), (200, 100));
     });
-    let mut handed_out = taken(&gone);
+    let mut handed_out = came(&gone);
     handed_out.sort_unstable();
     assert!(handed_out.into_iter().eq((0..100).map(|key| (100, key, key))));
     manual.advance(50);
-    assert_eq!((taken(&gone).len(), map.len()), (100, 0));
+    assert_eq!((came(&gone).len(), map.len()), (100, 0));
 }
 
 fn replaced_it_ends_at_its_new_deadline(mode: Mode) {
@@ -197,7 +197,7 @@ fn replaced_it_ends_at_its_new_deadline(mode: Mode) {
     assert_eq!(map.insert_at(1, 13, manual.at(140)).ok(), Some(Some(11)));
     assert_eq!(map.insert(1, 14, ms(20)).ok(), Some(Some(13)));
     manual.advance(100);
-    assert_eq!(taken(&gone), [(119, 1, 14)]);
+    assert_eq!(came(&gone), [(119, 1, 14)]);
 }
 
 fn moved_earlier_it_expires_then(mode: Mode) {
@@ -209,12 +209,12 @@ fn moved_earlier_it_expires_then(mode: Mode) {
     manual.advance(4);
     assert_eq!(map.get(&1), Some(10));
     manual.advance(1);
-    assert_eq!(taken(&gone), [(15, 1, 10)]);
+    assert_eq!(came(&gone), [(15, 1, 10)]);
     map.insert(2, 20, ms(100_000)).unwrap();
     assert!(map.reset_at(&2, manual.at(3)));
     assert_eq!(map.get(&2), None);
     manual.settle();
-    assert_eq!(taken(&gone), [(15, 2, 20)]);
+    assert_eq!(came(&gone), [(15, 2, 20)]);
 }
 
 fn moved_later_it_expires_then(mode: Mode) {
@@ -225,9 +225,9 @@ fn moved_later_it_expires_then(mode: Mode) {
         assert_eq!(map.get_and_reset(&1, ms(10)), Some(10));
         manual.advance(9);
     }
-    assert_eq!((taken(&gone), map.deadline(&1)), (vec![], Some(manual.at(901))));
+    assert_eq!((came(&gone), map.deadline(&1)), (vec![], Some(manual.at(901))));
     manual.advance(1);
-    assert_eq!(taken(&gone), [(901, 1, 10)]);
+    assert_eq!(came(&gone), [(901, 1, 10)]);
     // Moved far away, and back.
     map.insert(2, 20, ms(10)).unwrap();
     assert!(map.reset(&2, Duration::MAX) && map.deadline(&2).is_none());
@@ -236,7 +236,7 @@ fn moved_later_it_expires_then(mode: Mode) {
     manual.advance(6);
     assert_eq!(map.get(&2), Some(20));
     manual.advance(1);
-    assert_eq!(taken(&gone), [(1_000_908, 2, 20)]);
+    assert_eq!(came(&gone), [(1_000_908, 2, 20)]);
 }
 
 fn read_again_and_again_it_stays_until_its_deadline(mode: Mode) {
@@ -251,7 +251,7 @@ fn read_again_and_again_it_stays_until_its_deadline(mode: Mode) {
     assert!(map.touch(&1));
     assert_eq!(map.deadline(&1), Some(manual.at(95)));
     manual.advance(5);
-    assert_eq!((taken(&gone), map.get(&1)), (vec![(95, 1, 10)], None));
+    assert_eq!((came(&gone), map.get(&1)), (vec![(95, 1, 10)], None));
 }
 
 fn idle_it_expires(mode: Mode) {
@@ -267,11 +267,11 @@ fn idle_it_expires(mode: Mode) {
     assert!(map.contains_key(&3) && map.deadline(&3).is_some() && map.iter().count() == 5);
     assert_eq!((map.peek(&4), map.peek(&5)), (Some(4), None));
     manual.advance(40);
-    let mut first = taken(&gone);
+    let mut first = came(&gone);
     first.sort_unstable();
     assert_eq!(first, [(100, 3, 3), (100, 4, 4)]);
     manual.advance(60);
-    let mut second = taken(&gone);
+    let mut second = came(&gone);
     second.sort_unstable();
     assert_eq!(second, [(160, 0, 0), (160, 1, 1), (160, 2, 3)]);
 }
@@ -331,7 +331,7 @@ fn a_map_is_like_a_sorted_one(mode: Mode) {
             Some(receiver) => received(&manual, receiver),
             None => {
                 let mut ended: Vec<_> =
-                    taken(&gone).into_iter().map(|(at, key, value)| (key, at, value)).collect();
+                    came(&gone).into_iter().map(|(at, key, value)| (key, at, value)).collect();
                 ended.sort_unstable();
                 ended
             }
@@ -457,7 +457,7 @@ fn the_worker_takes_many_out_in_turns(mode: Mode) {
         timer.schedule(Duration::ZERO, task).expect("it runs");
     });
     manual.advance(10);
-    assert_eq!((taken(&gone).len(), map.len(), manual.timer.pending()), (MANY as usize, 0, 0));
+    assert_eq!((came(&gone).len(), map.len(), manual.timer.pending()), (MANY as usize, 0, 0));
     assert!(*at_half.get().expect("it ran") < MANY as usize / 2);
 }
 
@@ -469,11 +469,11 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
         map.insert(key, key, ms(10)).unwrap();
     }
     manual.advance(10);
-    assert_eq!((map.len(), taken(&gone).len()), (0, 0));
+    assert_eq!((map.len(), came(&gone).len()), (0, 0));
     let mut handed_over = Vec::new();
     while 0 < kept.len() {
-        kept.take()();
-        handed_over.append(&mut taken(&gone));
+        taken(&kept)();
+        handed_over.append(&mut came(&gone));
     }
     handed_over.sort_unstable();
     assert!(handed_over.into_iter().eq((0..100).map(|key| (10, key, key))));
@@ -483,17 +483,17 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
     map.insert(1, Arc::clone(&value), ms(10)).unwrap();
     manual.advance(10);
     assert_eq!((map.len(), Arc::strong_count(&value)), (0, 2));
-    drop(kept.take());
+    drop(taken(&kept));
     assert_eq!(Arc::strong_count(&value), 1);
     // A panic as one is dropped joins no other.
-    let dropped = Count::default();
+    let herd = Herd::default();
     let map = ExpiringMap::builder().shards(1).on_expired(|_| unreachable!()).build(&manual.timer);
     for key in 0..3 {
-        map.insert(key, PanicsInDrop(dropped.clone()), ms(10)).unwrap();
+        map.insert(key, herd.bomb(1), ms(10)).unwrap();
     }
     manual.advance(10);
-    drop(kept.take());
-    assert_eq!((dropped.get(), manual.timer.stats().panics), (3, 3));
+    drop(taken(&kept));
+    assert_eq!((herd.dropped(), manual.timer.stats().panics), (3, 3));
 }
 
 fn a_receiver_gets_each_value_that_expires(mode: Mode) {
@@ -764,6 +764,68 @@ fn a_thread_that_holds_up_the_timer_does_not_block_for_a_value_of_a_map() {
     }
 }
 
+/// The executor gets nothing any more. At each look at the clock, another thread might stop the
+/// timer: here the clock does so.
+#[test]
+fn the_hook_gets_a_value_though_the_timer_is_stopped_in_that_turn() {
+    let mut called = 0;
+    for stops_at in 0.. {
+        let (kept, told, start) = (Kept::default(), Count::default(), Instant::now());
+        let state = Arc::new(Mutex::new((start, 0, None::<Timer>)));
+        let read = Arc::clone(&state);
+        let clock = OddClock::new(move || {
+            let (now, last) = {
+                let (now, looks, last) = &mut *read.lock().unwrap();
+                *looks += 1;
+                (*now, last.take_if(|_| stops_at < *looks))
+            };
+            drop(last);
+            now
+        });
+        let builder = Timer::builder().clock(clock).shards(1).executor(kept.executor());
+        let (timer, mut driver) = builder.build_driven().expect("in range");
+        let count = told.clone();
+        let map = ExpiringMap::builder().on_expired(move |_| count.add()).build(&timer);
+        map.insert(1, 10, ms(10)).unwrap();
+        *state.lock().unwrap() = (start + ms(11), 0, Some(timer));
+        while driver.turn().is_some() {}
+        called += told.get();
+        kept.next().into_iter().for_each(|task| task());
+        // The call may be dropped with the timer.
+        assert!(told.get() + map.len() <= 1, "it is stopped at look {stops_at}");
+        if state.lock().unwrap().2.is_some() {
+            break;
+        }
+    }
+    assert_eq!(called, 1, "once it was between the look for what is due and the executor");
+}
+
+#[test]
+fn a_map_hashes_as_it_is_told_and_keeps_its_other_settings() {
+    #[derive(Clone, Default)]
+    struct Counts(Count, SameHashes);
+
+    impl BuildHasher for Counts {
+        type Hasher = DefaultHasher;
+
+        fn build_hasher(&self) -> DefaultHasher {
+            self.0.add();
+            self.1.build_hasher()
+        }
+    }
+
+    let (manual, hasher, told) =
+        (Manual::with(|builder| builder), Counts::default(), Count::default());
+    let count = told.clone();
+    let builder = ExpiringMap::builder().max_len(1).time_to_idle(ms(10)).shards(1);
+    let map = builder.on_expired(move |_| count.add()).hasher(hasher.clone()).build(&manual.timer);
+    map.insert(1, 10, ms(1_000)).unwrap();
+    assert_eq!((map.get(&1), hasher.0.get()), (Some(10), 2));
+    assert_eq!(refused(map.insert(2, 20, ms(1_000))).0, Full);
+    manual.advance(11);
+    assert_eq!((told.get(), map.len()), (1, 0));
+}
+
 #[test]
 fn the_limit_of_the_timer_does_not_refuse_a_map() {
     let manual = Manual::with(|builder| builder.max_pending(1));
@@ -773,7 +835,7 @@ fn the_limit_of_the_timer_does_not_refuse_a_map() {
         map.insert(key, key, ms(10)).unwrap();
     }
     manual.advance(10);
-    assert_eq!((taken(&gone).len(), map.len()), (100, 0));
+    assert_eq!((came(&gone).len(), map.len()), (100, 0));
     assert!(manual.timer.schedule(ms(1), || {}).is_err());
     assert!(task.cancel());
     assert!(manual.timer.schedule(ms(1), || {}).is_ok());
@@ -984,7 +1046,7 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     });
     // The hook is told of each, though each panics.
     let told = Count::default();
-    let hook_map: Arc<OnceLock<ExpiringMap<u32, PanicsInDrop>>> = Arc::default();
+    let hook_map: Arc<OnceLock<ExpiringMap<u32, Odd>>> = Arc::default();
     let (seen, inner) = (told.clone(), Arc::clone(&hook_map));
     let hook = move |due: Due<_, u32>| {
         seen.add();
@@ -993,120 +1055,63 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     };
     let map = ExpiringMap::builder().on_expired(hook).build(&manual.timer);
     hook_map.set(map.clone()).unwrap();
-    let dropped = Count::default();
+    let herd = Herd::default();
     for key in 0..200 {
-        map.insert(key, PanicsInDrop(dropped.clone()), ms(10)).unwrap();
+        map.insert(key, herd.bomb(1), ms(10)).unwrap();
     }
     manual.advance(10);
-    assert_eq!((told.get(), dropped.get(), map.len()), (200, 200, 0));
-}
-
-/// A key or a value whose clone panics when none is left, and whose drop calls.
-struct Cloned {
-    number: u32,
-    left: Arc<AtomicUsize>,
-    drop: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl Clone for Cloned {
-    fn clone(&self) -> Self {
-        let left = self.left.load(SeqCst).checked_sub(1).expect("as it should");
-        self.left.store(left, SeqCst);
-        Self { number: self.number, left: Arc::clone(&self.left), drop: Arc::clone(&self.drop) }
-    }
-}
-
-impl Drop for Cloned {
-    fn drop(&mut self) {
-        (self.drop)();
-    }
-}
-
-impl PartialEq for Cloned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Cloned {}
-
-impl Hash for Cloned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
+    assert_eq!((told.get(), herd.dropped(), map.len()), (200, 200, 0));
 }
 
 #[test]
 fn clones_that_a_panic_leaves_are_dropped_with_no_lock_held() {
     for clones in 0..4 {
         returns("an iteration in which a clone panics", move || {
-            let slot = Arc::new(OnceLock::<ExpiringMap<Cloned, Cloned>>::new());
+            let slot = Arc::new(OnceLock::<ExpiringMap<Odd, Odd>>::new());
             let inner = Arc::clone(&slot);
-            let drop: Arc<dyn Fn() + Send + Sync> =
-                Arc::new(move || _ = inner.get().map(ExpiringMap::len));
-            let left = Arc::new(AtomicUsize::new(clones));
-            let new = |number| Cloned { number, left: Arc::clone(&left), drop: Arc::clone(&drop) };
+            let herd = Herd::that_calls(move |act, _| {
+                if act == Act::Drop {
+                    _ = inner.get().map(ExpiringMap::len);
+                }
+            });
             let manual = Manual::with(|builder| builder);
             let map = slot.get_or_init(|| ExpiringMap::builder().shards(1).build(&manual.timer));
             for number in 0..2 {
-                assert!(map.insert(new(number), new(number), ms(10)).is_ok());
+                assert!(map.insert(herd.make(number), herd.make(number), ms(10)).is_ok());
             }
+            herd.panic_at(Some(Act::Clone), clones);
             assert!(catch_unwind(AssertUnwindSafe(|| map.iter().count())).is_err());
-            left.store(4, SeqCst);
             assert_eq!(map.iter().count(), 2);
             map.clear();
         });
     }
 }
 
-/// A key whose comparison panics, if it is told to.
-#[derive(Debug, Clone, Copy)]
-struct Key(u32);
-
-thread_local! {
-    static PANICS: Cell<bool> = const { Cell::new(false) };
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        assert!(!PANICS.get(), "as it should");
-        self.0 == other.0
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
 #[test]
 fn keys_whose_comparison_panics_leave_a_map_as_it_was() {
     let manual = Manual::with(|builder| builder);
-    let value = Arc::new(());
+    let (herd, value) = (Herd::default(), Arc::new(()));
     let map = ExpiringMap::builder().max_len(2).build(&manual.timer);
-    map.insert(Key(1), Arc::clone(&value), ms(10)).unwrap();
+    map.insert(herd.make(1), Arc::clone(&value), ms(10)).unwrap();
     let calls: [&dyn Fn(); 6] = [
-        &|| drop(map.insert(Key(1), Arc::clone(&value), ms(90))),
-        &|| drop(map.insert_if_absent(Key(1), Arc::clone(&value), ms(90))),
-        &|| drop(map.get(&Key(1))),
-        &|| drop(map.get_and_reset(&Key(1), ms(90))),
-        &|| drop(map.remove(&Key(1))),
-        &|| assert!(map.touch(&Key(1))),
+        &|| drop(map.insert(herd.make(1), Arc::clone(&value), ms(90))),
+        &|| drop(map.insert_if_absent(herd.make(1), Arc::clone(&value), ms(90))),
+        &|| drop(map.get(&herd.make(1))),
+        &|| drop(map.get_and_reset(&herd.make(1), ms(90))),
+        &|| drop(map.remove(&herd.make(1))),
+        &|| assert!(map.touch(&herd.make(1))),
     ];
     for call in calls {
-        PANICS.set(true);
+        herd.panic_always(Act::Eq);
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
-        PANICS.set(false);
+        herd.tame();
         assert_eq!((map.len(), Arc::strong_count(&value)), (1, 2));
-        assert_eq!(map.deadline(&Key(1)), Some(manual.at(10)));
+        assert_eq!(map.deadline(&herd.make(1)), Some(manual.at(10)));
     }
     // A clone and a change that panic.
-    let panics = || map.update(&Key(1), |_| panic!("as it should"));
+    let panics = || map.update(&herd.make(1), |_| panic!("as it should"));
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-    map.insert(Key(2), Arc::clone(&value), ms(10)).unwrap();
+    map.insert(herd.make(2), Arc::clone(&value), ms(10)).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| map.retain(|_, _| panic!("as it should")))).is_err());
     assert_eq!(map.len(), 2);
     manual.advance(10);
@@ -1131,21 +1136,15 @@ fn what_runs_under_a_lock_may_use_other_maps_channels_and_timers() {
     assert_eq!((first.get("key"), receiver.recv().unwrap().unwrap().value), (Some(2), 2));
 }
 
-/// A clock that looks into a map on its timer.
-struct Asks(Arc<OnceLock<ExpiringMap<u32, u32>>>);
-
-impl Clock for Asks {
-    fn now(&self) -> Instant {
-        let _ = self.0.get().map(ExpiringMap::len);
-        Instant::now()
-    }
-}
-
 #[test]
 fn no_clock_is_read_under_the_lock_of_a_map() {
     returns("calls of a map that the clock asks", || {
         let slot = Arc::new(OnceLock::new());
-        let clock = Asks(Arc::clone(&slot));
+        let asked = Arc::clone(&slot);
+        let clock = OddClock::new(move || {
+            let _ = asked.get().map(ExpiringMap::<u32, u32>::len);
+            Instant::now()
+        });
         let (timer, _driver) = Timer::builder().clock(clock).build_driven().unwrap();
         let far = Duration::MAX;
         let map = ExpiringMap::builder().shards(1).time_to_idle(far).build(&timer);

@@ -2,8 +2,9 @@
 
 use crate::common::long;
 use crate::help::{
-    Count, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, build, ms, returns, wait_until,
+    Count, Gate, Hand, Kept, Manual, a_thread_each, build, ms, returns, taken, wait_until,
 };
+use crate::zoo::values::Herd;
 use futures::executor::block_on;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -62,11 +63,11 @@ fn a_guard_cancels_when_it_is_dropped_and_not_when_it_is_kept(manual: Manual) {
 
 #[test]
 fn a_guard_counts_the_panic_of_what_it_drops() {
-    let (timer, dropped) = (Timer::new(), Count::default());
-    let captured = PanicsInDrop(dropped.clone());
+    let (timer, herd) = (Timer::new(), Herd::default());
+    let captured = herd.bomb(1);
     let task = move || drop(captured);
     drop(timer.schedule(ms(60_000), task).expect("it runs").cancel_on_drop());
-    assert_eq!((dropped.get(), timer.stats().panics, timer.pending()), (1, 1, 0));
+    assert_eq!((herd.dropped(), timer.stats().panics, timer.pending()), (1, 1, 0));
 }
 
 /// A timer whose tasks run on its worker, and one whose tasks run elsewhere.
@@ -161,7 +162,7 @@ fn an_executor_that_keeps_a_task_and_drops_it_lets_go_those_that_wait() {
     let (kept, dropped) = (Kept::default(), Count::default());
     let timer = build(|builder| builder.executor(kept.executor()));
     let timeout = timer.schedule(Duration::ZERO, dropped.dropped()).expect("it runs");
-    let task = kept.take();
+    let task = taken(&kept);
     assert_eq!(timeout.status(), Status::Fired);
     let waiting = cancelling(&timeout, &dropped);
     drop(task);
@@ -169,7 +170,7 @@ fn an_executor_that_keeps_a_task_and_drops_it_lets_go_those_that_wait() {
 
     // A repeating one is still the timer's: it can be cancelled there.
     let timeout = timer.schedule_with(Duration::ZERO, |_: &Run| unreachable!()).expect("it runs");
-    let task = kept.take();
+    let task = taken(&kept);
     assert_eq!(timeout.cancel_and_wait(), Ok(true));
     task();
 }
@@ -185,7 +186,7 @@ fn a_repeating_task_that_the_executor_kept_past_stop_is_waited_for() {
         Next::After(Duration::ZERO)
     };
     let timeout = timer.schedule_with(Duration::ZERO, task).expect("it runs");
-    let task = kept.take();
+    let task = taken(&kept);
     assert!(timer.stop().expect("outside").is_empty());
     let waiting = cancelling(&timeout, &runs);
     task();
@@ -219,20 +220,20 @@ fn a_thread_of_the_executor_awaits_what_it_must_not_wait_for() {
     let (kept, hand, dropped) = (Kept::default(), Hand::new(), Count::default());
     let timer = build(|builder| builder.executor(kept.executor()));
     let timeout = timer.schedule(Duration::ZERO, || {}).expect("it runs");
-    kept.take()();
+    taken(&kept)();
     assert_eq!(block_on(timeout.cancel_and_wait_async()), Ok(false));
 
     let timeout = timer.schedule(Duration::ZERO, dropped.dropped()).expect("it runs");
-    let task = kept.take();
+    let task = taken(&kept);
     assert!(timeout.cancel_and_wait().is_err());
     // The worker has passed on to another.
     timer.schedule(Duration::ZERO, || {}).expect("it runs");
-    kept.take()();
+    taken(&kept)();
     let mut awaits = Box::pin(timeout.cancel_and_wait_async());
     assert!(hand.poll(&mut awaits).is_pending() && hand.poll(&mut awaits).is_pending());
     // Another task of the same shard wakes nobody.
     timer.schedule(Duration::ZERO, || {}).expect("it runs");
-    kept.take()();
+    taken(&kept)();
     assert_eq!((hand.woken(), hand.wakers()), (0, 1));
     task();
     assert_eq!((hand.woken(), hand.wakers(), dropped.get()), (1, 0, 1));

@@ -1,9 +1,10 @@
 //! What is late, by how much, and how one sees it.
 
 use crate::help::{Count, Gate, Manual, build, ms, wait_until};
+use crate::zoo::clocks::OddClock;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use tickwheel::{Clock, Follower, Timer, TimerBuilder};
+use tickwheel::{Follower, Timer, TimerBuilder};
 
 in_each_mode! {
     a_blocked_worker_skips_nothing,
@@ -73,12 +74,21 @@ fn a_slow_task_shows_in_the_stats() {
 }
 
 /// Stands where the test puts it, and notes for how long the worker asks to sleep.
-#[derive(Clone)]
 struct Asked(Arc<(Instant, Mutex<[Duration; 2]>, OnceLock<Follower>)>);
 
 impl Asked {
     fn new() -> Self {
         Self(Arc::new((Instant::now(), Mutex::default(), OnceLock::new())))
+    }
+
+    fn clock(&self) -> OddClock {
+        let [read, wait, follow] = [(); 3].map(|()| Arc::clone(&self.0));
+        OddClock::new(move || read.0 + read.1.lock().expect("no panics")[0])
+            .waiting(move |duration| {
+                wait.1.lock().expect("no panics")[1] = duration;
+                None
+            })
+            .following(move |follower| follow.2.set(follower).expect("one timer"))
     }
 
     /// Lets the worker sleep as it asks to until all has fired, and returns for how long it did.
@@ -96,26 +106,11 @@ impl Asked {
     }
 }
 
-impl Clock for Asked {
-    fn now(&self) -> Instant {
-        self.0.0 + self.0.1.lock().expect("no panics")[0]
-    }
-
-    fn wait(&self, duration: Duration) -> Option<Duration> {
-        self.0.1.lock().expect("no panics")[1] = duration;
-        None
-    }
-
-    fn follow(&self, follower: Follower) {
-        self.0.2.set(follower).expect("one timer");
-    }
-}
-
 #[test]
 fn by_default_what_is_due_within_a_millisecond_fires_together() {
     let waits = |with: fn(TimerBuilder) -> TimerBuilder| {
         let clock = Asked::new();
-        let timer = build(|builder| with(builder).clock(clock.clone()));
+        let timer = build(|builder| with(builder).clock(clock.clock()));
         for delay in [10_100, 10_300, 10_900, 11_200, 18_200] {
             timer.schedule(Duration::from_micros(delay), || {}).expect("it runs");
         }
@@ -132,7 +127,7 @@ fn by_default_what_is_due_within_a_millisecond_fires_together() {
 fn by_default_the_worker_wakes_up_once_per_millisecond() {
     const MILLIS: u32 = 20;
     let clock = Asked::new();
-    let timer = build(|builder| builder.clock(clock.clone()));
+    let timer = build(|builder| builder.clock(clock.clock()));
     for tick in 0..16 * MILLIS {
         timer.schedule(ms(10) + ms(1) * tick / 16, || {}).expect("it runs");
     }

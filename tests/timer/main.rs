@@ -107,6 +107,8 @@ mod common;
 #[path = "../common/timers.rs"]
 #[allow(dead_code, reason = "timers and futures take some of it each")]
 mod help;
+#[path = "../zoo/mod.rs"]
+mod zoo;
 
 mod build;
 mod cancel;
@@ -124,6 +126,7 @@ mod idle;
 mod late;
 mod limit;
 mod next;
+mod odd;
 mod panics;
 mod random_waiting;
 mod repeat;

@@ -1,6 +1,7 @@
 //! Tasks that panic, and things that panic when they are dropped.
 
-use crate::help::{Count, Manual, PanicsInDrop, ms};
+use crate::help::{Count, Manual, ms};
+use crate::zoo::values::Herd;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::{Arc, Mutex};
 use tickwheel::{MissedTick, Mode, Status, Timeout};
@@ -55,17 +56,17 @@ fn a_panicking_hook_is_ignored(mode: Mode) {
 }
 
 fn a_panic_that_panics_when_dropped_is_survived(manual: Manual) {
-    let dropped = Count::default();
-    let payload = PanicsInDrop(dropped.clone());
+    let herd = Herd::default();
+    let payload = herd.bomb(1);
     manual.after(1, move || panic_any(payload));
     manual.once(1, 1);
     assert_eq!(manual.advance(1), [(1, 1)]);
-    assert_eq!((manual.timer.stats().panics, dropped.get()), (1, 1));
+    assert_eq!((manual.timer.stats().panics, herd.dropped()), (1, 1));
 }
 
 /// Schedules a task that writes 1, and captured what panics when it is dropped.
-fn with_a_captured_panic(manual: &Manual, dropped: &Count) -> Timeout {
-    let (captured, log) = (PanicsInDrop(dropped.clone()), manual.log.clone());
+fn with_a_captured_panic(manual: &Manual, herd: &Herd) -> Timeout {
+    let (captured, log) = (herd.bomb(1), manual.log.clone());
     let task = move || {
         let _captured = captured;
         log.write(1);
@@ -74,46 +75,46 @@ fn with_a_captured_panic(manual: &Manual, dropped: &Count) -> Timeout {
 }
 
 fn what_a_task_captured_may_panic_when_dropped(manual: Manual) {
-    let dropped = Count::default();
-    let timeout = with_a_captured_panic(&manual, &dropped);
+    let herd = Herd::default();
+    let timeout = with_a_captured_panic(&manual, &herd);
     manual.once(1, 2);
     assert_eq!(manual.advance(1), [(1, 1), (1, 2)]);
     assert_eq!(timeout.status(), Status::Fired);
-    assert_eq!((manual.timer.stats().panics, dropped.get()), (1, 1));
+    assert_eq!((manual.timer.stats().panics, herd.dropped()), (1, 1));
 }
 
 fn cancelling_what_panics_when_dropped_cancels_it(manual: Manual) {
-    let dropped = Count::default();
-    let timeout = with_a_captured_panic(&manual, &dropped);
+    let herd = Herd::default();
+    let timeout = with_a_captured_panic(&manual, &herd);
     // It is the caller's own, and on its own thread.
     assert!(catch_unwind(AssertUnwindSafe(|| timeout.cancel())).is_err());
     assert_eq!((timeout.status(), timeout.cancel()), (Status::Cancelled, false));
-    assert_eq!((dropped.get(), manual.timer.pending()), (1, 0));
+    assert_eq!((herd.dropped(), manual.timer.pending()), (1, 0));
     manual.once(1, 2);
     assert_eq!(manual.advance(1), [(1, 2)]);
 }
 
 fn stopping_gives_back_what_panics_when_dropped(manual: Manual) {
-    let dropped = Count::default();
-    with_a_captured_panic(&manual, &dropped);
+    let herd = Herd::default();
+    with_a_captured_panic(&manual, &herd);
     let unfired = manual.timer.stop().expect("outside");
-    assert_eq!((unfired.len(), dropped.get()), (1, 0));
+    assert_eq!((unfired.len(), herd.dropped()), (1, 0));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(unfired))).is_err());
-    assert_eq!(dropped.get(), 1);
+    assert_eq!(herd.dropped(), 1);
 }
 
 fn dropping_the_timer_survives_what_panics_when_dropped(manual: Manual) {
-    let dropped = Count::default();
-    let timeouts = [(); 3].map(|()| with_a_captured_panic(&manual, &dropped));
+    let herd = Herd::default();
+    let timeouts = [(); 3].map(|()| with_a_captured_panic(&manual, &herd));
     assert!(timeouts[1].reschedule(ms(2)) && timeouts[2].reschedule(ms(3)));
     drop(manual.timer);
-    assert_eq!(dropped.get(), 3);
+    assert_eq!(herd.dropped(), 3);
     assert!(timeouts.iter().all(|timeout| timeout.status() == Status::Stopped));
 }
 
 fn a_repeating_task_that_panics_ends_and_says_so(mode: Mode) {
-    let (told, dropped) = (Count::default(), Count::default());
-    let (count, captured) = (told.clone(), PanicsInDrop(dropped.clone()));
+    let (told, herd) = (Count::default(), Herd::default());
+    let (count, captured) = (told.clone(), herd.bomb(1));
     let manual = Manual::built(mode, |builder| builder.on_panic(move |_| count.add()));
     let log = manual.log.clone();
     let timeout = manual.every(10, MissedTick::Delay, move || {
@@ -124,6 +125,6 @@ fn a_repeating_task_that_panics_ends_and_says_so(mode: Mode) {
     assert_eq!(manual.advance(100), [(10, 1)]);
     assert_eq!((timeout.status(), timeout.cancel()), (Status::Panicked, false));
     // Once by running, once by being dropped.
-    assert_eq!((told.get(), dropped.get()), (2, 1));
+    assert_eq!((told.get(), herd.dropped()), (2, 1));
     assert_eq!((manual.timer.pending(), manual.timer.stats().panics), (0, 2));
 }

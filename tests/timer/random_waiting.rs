@@ -7,6 +7,7 @@
 
 use crate::common::{Numbers, asked, asked_or_long};
 use crate::help::{BoxedTask, Hand, build_driven, ms};
+use crate::zoo::executors::{Fate as Does, executor};
 use futures::executor::block_on;
 use std::cell::Cell;
 use std::mem::take;
@@ -230,24 +231,19 @@ fn run_world(seed: u64, counts: &Arc<Counts>) {
         };
         Timed { timer, on_worker, is_over: Arc::default(), sleeps: Mutex::default() }
     };
-    let sends = |to: &mpsc::Sender<BoxedTask>| -> Executor {
+    let sends = |to: &mpsc::Sender<BoxedTask>, fates: &[Does]| -> Executor {
         let to = to.clone();
-        Some(Box::new(move |task| drop(to.send(task))))
+        Some(Box::new(executor(fates.to_vec(), move |task| drop(to.send(task)))))
     };
-    let mut timers = vec![build(true, None), build(true, None), build(false, sends(&own))];
-    timers.extend([build(false, sends(&shared)), build(false, sends(&shared))]);
-    timers.push(build(true, Some(Box::new(|task| task()))));
+    let pools = [Does::Leaves];
+    let mut timers = vec![build(true, None), build(true, None), build(false, sends(&own, &pools))];
+    timers.extend([(); 2].map(|()| build(false, sends(&shared, &pools))));
+    timers.push(build(true, sends(&shared, &[Does::Runs])));
     let outer = numbers.below(NESTS as u64) as usize;
     let runs = timers[outer].timer.clone();
-    let nests = move |task| drop(runs.schedule(Duration::ZERO, task));
+    let nests = executor(pools.to_vec(), move |task| drop(runs.schedule(Duration::ZERO, task)));
     timers.push(build(false, Some(Box::new(nests))));
-    let (sheds, last) = (AtomicU64::new(0), shared.clone());
-    let sheds = move |task| {
-        if sheds.fetch_add(1, SeqCst) % 3 != 1 {
-            drop(last.send(task));
-        }
-    };
-    timers.push(build(false, Some(Box::new(sheds))));
+    timers.push(build(false, sends(&shared, &[Does::Leaves, Does::IsShed, Does::Leaves])));
     for (timer, threads) in [(2, size), (3, 1), (4, 1), (7, 1)] {
         warm_up(&timers[timer].timer, threads);
     }

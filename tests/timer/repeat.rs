@@ -1,7 +1,7 @@
 //! Repeating timeouts: fixed rate, fixed delay, and missed runs.
 
 use crate::common::long;
-use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Manual, build, ms, wait_until};
+use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Manual, build, ms, taken, wait_until};
 use futures::StreamExt;
 use futures::channel::mpsc::unbounded;
 use std::ops::ControlFlow;
@@ -291,13 +291,13 @@ fn the_timer_counts_it_as_pending_as_long_as_its_handle_does(mode: Mode) {
         if is_elsewhere {
             manual.advance(10);
             assert_eq!(pending(), (1, Status::Pending));
-            drop(kept.take());
+            drop(taken(&kept));
         }
         for told in [(1, Status::Pending), (0, end)] {
             manual.advance(10);
             if is_elsewhere {
                 assert_eq!(pending(), (1, Status::Pending));
-                thread::spawn(kept.take()).join().expect("the panic is caught");
+                thread::spawn(taken(&kept)).join().expect("the panic is caught");
             }
             assert_eq!(pending(), told);
         }
@@ -334,7 +334,7 @@ fn a_channel_whose_senders_tasks_hold_ends_when_none_waits_or_runs() {
         assert_eq!(hand.poll(&mut async_receiver.next()).is_ready(), is_over);
         is_over
     };
-    let runs = [kept.take(), kept.take(), kept.take()];
+    let runs = [taken(&kept), taken(&kept), taken(&kept)];
     assert!(cancelled.cancel() && !is_over());
     let unfired = manual.timer.stop().expect("outside");
     assert_eq!((unfired.len(), stopped.status()), (1, Status::Stopped));

@@ -2,16 +2,16 @@
 //! tasks of this timer, of others, and of several at once.
 
 use crate::help::{Count, ms, returns, wait_until};
-use std::cell::RefCell;
+use crate::zoo::clocks::OddClock;
+use crate::zoo::threads::drop_at_end;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind,
-    Status, StopError, Timeout, Timer, delay_channel,
+    DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status,
+    StopError, Timeout, Timer, delay_channel,
 };
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
@@ -138,10 +138,6 @@ fn inside_a_task_on_an_executor_no_timer_with_an_executor_is_waited_for() {
     });
 }
 
-thread_local! {
-    static AT_EXIT: RefCell<Option<StopsAtExit>> = const { RefCell::new(None) };
-}
-
 struct StopsAtExit(Timer, mpsc::Sender<bool>);
 
 impl Drop for StopsAtExit {
@@ -160,7 +156,7 @@ fn a_destructor_of_the_workers_thread_stops_the_timer() {
         let at_exit = StopsAtExit(timer.clone(), answers);
         let (sender, receiver) = mpsc::channel();
         let task = move || {
-            AT_EXIT.with(|slot| *slot.borrow_mut() = Some(at_exit));
+            drop_at_end(at_exit);
             sender.send(()).unwrap();
         };
         timer.schedule(Duration::ZERO, task).unwrap();
@@ -170,12 +166,13 @@ fn a_destructor_of_the_workers_thread_stops_the_timer() {
     });
 }
 
-thread_local! {
-    static TASKS: RefCell<Option<StopsBehind>> = const { RefCell::new(None) };
-}
-
 /// The tasks of an executor, which are dropped when a call has stopped the timer or was refused.
-struct StopsBehind(mpsc::Receiver<BoxedTask>, Timer, Timeout, mpsc::Sender<(bool, bool)>);
+struct StopsBehind(
+    #[expect(dead_code, reason = "it keeps them")] mpsc::Receiver<BoxedTask>,
+    Timer,
+    Timeout,
+    mpsc::Sender<(bool, bool)>,
+);
 
 impl Drop for StopsBehind {
     fn drop(&mut self) {
@@ -197,9 +194,9 @@ fn a_destructor_of_an_executors_thread_waits_for_no_task_of_it() {
         let behind = timer.schedule(ms(5), || {}).unwrap();
         let (stops, waits) = (timer.clone(), behind.clone());
         let thread = thread::spawn(move || {
-            TASKS.set(Some(StopsBehind(receiver, stops, waits, answers)));
-            let task = TASKS.with_borrow(|tasks| tasks.as_ref().map(|tasks| tasks.0.recv()));
-            task.unwrap().unwrap()();
+            let task = receiver.recv().unwrap();
+            drop_at_end(StopsBehind(receiver, stops, waits, answers));
+            task();
         });
         assert_eq!(answer.recv().unwrap(), (true, true));
         thread.join().unwrap();
@@ -715,19 +712,10 @@ fn a_wait_with_a_limit_takes_a_single_place_in_its_timer() {
     });
 }
 
-/// A clock by which a millisecond passes between two looks.
-struct Passing(Instant, AtomicU64);
-
-impl Clock for Passing {
-    fn now(&self) -> Instant {
-        self.0 + ms(self.1.fetch_add(1, Ordering::SeqCst))
-    }
-}
-
 #[test]
 fn a_batch_ends_however_many_values_come_due_meanwhile() {
     let start = Instant::now();
-    let clock = Passing(start, AtomicU64::new(0));
+    let clock = OddClock::passing(start, ms(1), 1);
     let (timer, _driver) = Timer::builder().clock(clock).build_driven().expect("in range");
     let mut queue = DelayQueue::with_timer(&timer);
     for value in 0..1_000 {

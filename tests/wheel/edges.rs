@@ -3,6 +3,7 @@
 
 use crate::checked::Checked;
 use crate::common::{SameHashes, long, under_ci};
+use crate::zoo::values::{Herd, Odd};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -299,30 +300,20 @@ fn scheduled_for_now_after_a_jump_it_comes_last(mode: Mode) {
     assert!(came.into_iter().eq((0..3_000).step_by(20).chain([4_000])));
 }
 
-/// Equal by its number, and panics when it is dropped, if it is to.
-#[derive(PartialEq, Eq, Hash)]
-struct Bomb(u64, bool);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        assert!(!self.1, "as asked for");
-    }
-}
-
 fn a_key_that_panics_in_its_drop_takes_the_value_along(mode: Mode) {
-    let value = Rc::new(());
+    let (herd, value) = (Herd::default(), Rc::new(()));
     let mut map = WheelMap::new(mode);
-    type Map = WheelMap<Bomb, Rc<()>>;
-    let calls: [fn(&mut Map, &Rc<()>); 5] = [
-        |map, _| _ = map.remove(&std::mem::ManuallyDrop::new(Bomb(1, true)) as &Bomb),
-        |map, value| _ = map.insert(Bomb(1, true), value.clone(), 7),
-        |map, _| map.retain(|_, _| false),
-        |map, _| map.clear(),
-        |map, _| drop(map.drain()),
+    type Map = WheelMap<Odd, Rc<()>>;
+    let calls: [&dyn Fn(&mut Map); 5] = [
+        &|map| _ = map.remove(&herd.make(1)),
+        &|map| _ = map.insert(herd.bomb(1), value.clone(), 7),
+        &|map| map.retain(|_, _| false),
+        &|map| map.clear(),
+        &|map| drop(map.drain()),
     ];
     for call in calls {
-        map.insert(Bomb(1, true), value.clone(), 5);
-        assert!(catch_unwind(AssertUnwindSafe(|| call(&mut map, &value))).is_err());
+        map.insert(herd.bomb(1), value.clone(), 5);
+        assert!(catch_unwind(AssertUnwindSafe(|| call(&mut map))).is_err());
         map.check();
         if !map.is_empty() {
             assert!(catch_unwind(AssertUnwindSafe(|| map.clear())).is_err());

@@ -205,6 +205,8 @@
 mod common;
 #[macro_use]
 mod stamps;
+#[path = "../zoo/mod.rs"]
+mod zoo;
 
 mod between;
 mod bounded;

@@ -3,17 +3,15 @@
 
 use crate::common::{Numbers, SameHashes, asked_or_long, long};
 use crate::stamps::modes;
-use bomb::Bomb;
+use crate::zoo::values::{Act, Herd, Odd};
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use tickwheel::{Mode, WheelMap, steps};
-
-#[path = "../common/bomb.rs"]
-mod bomb;
 
 in_each_mode! {
     a_replaced_key_counts_as_scheduled_anew,
@@ -370,59 +368,13 @@ fn bounded_expiry_hands_out_the_same(mode: Mode) {
     assert_eq!(keys, take(&mut map, 5_000));
 }
 
-/// A key whose `Hash` and `Eq` do what the test says.
-#[derive(Clone, Debug)]
-struct Odd(u32);
-
-/// How many more calls of `Hash`, and of `Eq`, may be made before one panics; and whether
-/// hashes differ each time.
-#[derive(Clone, Copy)]
-struct Moods {
-    hashes: u32,
-    eqs: u32,
-    differs: bool,
-    is_equal: Option<fn(u32) -> bool>,
-}
-
-thread_local! {
-    static MOODS: Cell<Moods> = const { Cell::new(GOOD) };
-    static CALLS: Cell<u32> = const { Cell::new(0) };
-}
-
-fn mood(moods: Moods) {
-    MOODS.set(moods);
-}
-
-impl Hash for Odd {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let moods = MOODS.get();
-        assert!(0 < moods.hashes, "as it should");
-        mood(Moods { hashes: moods.hashes - 1, ..moods });
-        CALLS.set(CALLS.get() + 1);
-        (if moods.differs { CALLS.get() } else { self.0 % 16 }).hash(state);
-    }
-}
-
-impl PartialEq for Odd {
-    fn eq(&self, other: &Self) -> bool {
-        let moods = MOODS.get();
-        assert!(0 < moods.eqs, "as it should");
-        mood(Moods { eqs: moods.eqs - 1, ..moods });
-        CALLS.set(CALLS.get() + 1);
-        moods.is_equal.map_or(self.0 == other.0, |is_equal| is_equal(CALLS.get()))
-    }
-}
-
-impl Eq for Odd {}
-
 /// A map of `keys` keys. Key n has the value n, and is due at tick 10 n.
-fn odd(mode: Mode, keys: u32) -> WheelMap<Odd, Rc<u32>> {
-    mood(GOOD);
-    let mut map = WheelMap::new(mode);
+fn odd(mode: Mode, keys: u64) -> (Herd, WheelMap<Odd, Rc<u64>>) {
+    let (herd, mut map) = (Herd::default(), WheelMap::new(mode));
     for key in 0..keys {
-        map.insert(Odd(key), Rc::new(key), u64::from(key) * 10);
+        map.insert(herd.make(key), Rc::new(key), key * 10);
     }
-    map
+    (herd, map)
 }
 
 fn panics<R>(call: impl FnOnce() -> R) {
@@ -430,51 +382,50 @@ fn panics<R>(call: impl FnOnce() -> R) {
 }
 
 /// Every call that takes a key panics and changes nothing. Expiring calls no code of the key.
-fn each_call_panics(mode: Mode, moods: Moods) {
-    let mut map = odd(mode, 100);
-    mood(moods);
+fn each_call_panics(mode: Mode, act: Act) {
+    let (herd, mut map) = odd(mode, 100);
     let value = Rc::new(7);
-    panics(|| map.insert(Odd(50), Rc::clone(&value), 3));
+    herd.panic_always(act);
+    panics(|| map.insert(herd.make(50), Rc::clone(&value), 3));
     assert_eq!(Rc::strong_count(&value), 1, "it was dropped with the call");
-    panics(|| map.remove(&Odd(51)));
-    panics(|| map.reschedule(&Odd(52), 3));
-    panics(|| map.get(&Odd(53)).is_some());
-    panics(|| map.get_mut(&Odd(53)).is_some());
-    panics(|| map.deadline(&Odd(54)));
+    panics(|| map.remove(&herd.make(51)));
+    panics(|| map.reschedule(&herd.make(52), 3));
+    panics(|| map.get(&herd.make(53)).is_some());
+    panics(|| map.get_mut(&herd.make(53)).is_some());
+    panics(|| map.deadline(&herd.make(54)));
     map.check();
     // The table is made anew, without a look at the keys.
     map.reserve(10_000);
     map.shrink_to_fit();
-    map.retain(|key, _| key.0 % 2 == 0);
+    map.retain(|key, _| key.number % 2 == 0);
     map.check();
     let values: Vec<_> = std::iter::from_fn(|| map.expire(1_000)).map(|due| *due.value).collect();
     assert!(values.into_iter().eq((0..100).step_by(2)));
     map.check();
-    mood(GOOD);
 }
 
 fn a_hash_that_panics_changes_nothing(mode: Mode) {
-    each_call_panics(mode, Moods { hashes: 0, ..GOOD });
+    each_call_panics(mode, Act::Hash);
 }
 
 fn an_eq_that_panics_changes_nothing(mode: Mode) {
-    each_call_panics(mode, Moods { eqs: 0, ..GOOD });
+    each_call_panics(mode, Act::Eq);
 }
 
 /// Everything inserted comes out once, by deadline, whatever is found meanwhile.
-fn nothing_is_lost(mode: Mode, moods: Moods) {
-    let mut map = odd(mode, 0);
+fn nothing_is_lost(mode: Mode, answer: fn(Act, usize, bool) -> bool) {
+    let (herd, mut map) = odd(mode, 0);
+    herd.answer(answer);
     let mut numbers = Numbers(3);
     let (mut came, mut count) = (0, 0);
     for turn in 0..if cfg!(debug_assertions) { long(2, 8) } else { 40_u64 } {
-        mood(moods);
         for _ in 0..100 {
-            let key = Odd(numbers.below(50) as u32);
+            let key = numbers.below(50);
             let deadline = map.now() + numbers.below(200);
             count += 1;
-            came += usize::from(map.insert(key.clone(), Rc::new(key.0), deadline).is_some());
-            map.reschedule(&key, deadline + 1);
-            came += usize::from(map.remove(&Odd(numbers.below(50) as u32)).is_some());
+            came += usize::from(map.insert(herd.make(key), Rc::new(key), deadline).is_some());
+            map.reschedule(&herd.make(key), deadline + 1);
+            came += usize::from(map.remove(&herd.make(numbers.below(50))).is_some());
             map.check();
         }
         let mut last = 0;
@@ -488,18 +439,17 @@ fn nothing_is_lost(mode: Mode, moods: Moods) {
     assert_eq!((came, map.len()), (count, 0));
     map.check();
     map.shrink_to_fit();
-    assert_eq!(map.stats().memory, 0);
-    mood(GOOD);
+    assert_eq!((map.stats().memory, herd.alive()), (0, 0));
 }
 
 fn hashes_that_differ_each_time_lose_nothing(mode: Mode) {
-    nothing_is_lost(mode, Moods { differs: true, ..GOOD });
+    nothing_is_lost(mode, |act, _, truth| act == Act::Eq && truth);
 }
 
 fn an_eq_that_contradicts_itself_loses_nothing(mode: Mode) {
-    nothing_is_lost(mode, Moods { is_equal: Some(|call| call % 3 == 0), ..GOOD });
-    nothing_is_lost(mode, Moods { is_equal: Some(|_| true), ..GOOD });
-    nothing_is_lost(mode, Moods { is_equal: Some(|_| false), ..GOOD });
+    nothing_is_lost(mode, |act, nth, _| act == Act::Hash || nth % 3 == 0);
+    nothing_is_lost(mode, |_, _, _| true);
+    nothing_is_lost(mode, |act, _, _| act == Act::Hash);
 }
 
 #[derive(Default)]
@@ -557,8 +507,10 @@ fn a_hasher_may_look_into_the_map(mode: Mode) {
 }
 
 fn a_key_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
-    let drops = Rc::new(Cell::new(0));
-    let key = |number, panics| Bomb(number, Rc::clone(&drops), panics);
+    let herd = Herd::default();
+    let key = |number, panics| if panics { herd.bomb(number) } else { herd.make(number) };
+    // What a key is found by does not count.
+    let found = |number| ManuallyDrop::new(herd.make(number));
     let mut map = WheelMap::new(mode);
     for number in 0..100 {
         map.insert(key(number, number == 50), number, 10);
@@ -566,21 +518,24 @@ fn a_key_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
     // The map has this key already, so it drops the new one, which panics.
     panics(|| map.insert(key(7, true), 700, 20));
     map.check();
-    assert_eq!((map.get(&7), map.deadline(&7), drops.get()), (Some(&700), Some(20), 1));
-    panics(|| map.remove(&50));
+    assert_eq!(
+        (map.get(&*found(7)), map.deadline(&*found(7)), herd.dropped()),
+        (Some(&700), Some(20), 1)
+    );
+    panics(|| map.remove(&*found(50)));
     map.check();
-    assert_eq!((map.get(&50), map.len(), drops.get()), (None, 99, 2));
+    assert_eq!((map.get(&*found(50)), map.len(), herd.dropped()), (None, 99, 2));
     map.insert(key(50, true), 51, 10);
     panics(|| map.clear());
     map.check();
-    assert_eq!((map.len(), drops.get()), (0, 102));
+    assert_eq!((map.len(), herd.dropped()), (0, 102));
     map.insert(key(50, false), 52, 10);
-    assert_eq!(map.remove(&50), Some(52));
+    assert_eq!(map.remove(&*found(50)), Some(52));
 }
 
 fn a_value_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
-    let drops = Rc::new(Cell::new(0));
-    let value = |number, panics| Bomb(number, Rc::clone(&drops), panics);
+    let herd = Herd::default();
+    let value = |number, panics| if panics { herd.bomb(number) } else { herd.make(number) };
     let mut map = WheelMap::new(mode);
     for number in 0..100 {
         map.insert(number, value(number, number % 10 == 0), 10);
@@ -589,7 +544,7 @@ fn a_value_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
     panics(|| map.remove(&20));
     panics(|| map.expire(10));
     map.check();
-    assert_eq!((map.len(), drops.get()), (98, 3));
+    assert_eq!((map.len(), herd.dropped()), (98, 3));
     panics(|| map.retain(|key, _| key % 30 != 0));
     map.check();
     assert!((96..98).contains(&map.len()) && map.contains_key(&99));
@@ -597,7 +552,7 @@ fn a_value_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
 }
 
 fn retain_that_panics_keeps_the_others(mode: Mode) {
-    let mut map = odd(mode, 100);
+    let (_, mut map) = odd(mode, 100);
     let mut asked = 0;
     panics(|| {
         map.retain(|_, _| {
@@ -705,5 +660,3 @@ fn room_is_made_in_few_steps_however_much_it_is() {
     assert!(steps() - before <= 5_000, "the keys stay where they are");
     map.check();
 }
-
-const GOOD: Moods = Moods { hashes: u32::MAX, eqs: u32::MAX, differs: false, is_equal: None };

@@ -25,7 +25,8 @@
 //!
 //! | bound of a test | held and met by |
 //! |---|---|
-//! | a few KB at rest | `memory::at_rest_it_is_a_few_kilobytes` |
+//! | 160 bytes for one timeout, 192 for each of the most that were live | `memory::at_rest_it_is_a_few_kilobytes` |
+//! | 1 KB whatever a wheel holds | `memory::one_timeout_moved_through_a_million_buckets_stays_one` |
 //! | 36 to 44 bytes for each of many | `memory::many_pending_cost_little_more_than_their_values`: 32 are the least |
 //! | 512 bytes for four | `few::four_timeouts_take_at_most_512_bytes_the_wheel_included` |
 //! | `SORTED`, `ONE_CALL`, `GROWS`, `MOVED_WHOLE`, `MOST` | `tests/held/tight.rs` |

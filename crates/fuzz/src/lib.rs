@@ -13,11 +13,13 @@ mod bytes;
 mod damaged;
 mod frames;
 mod mode;
+mod odd;
 mod recurring;
 mod timer;
 mod trace;
 mod wheel;
 mod wheel_map;
+#[path = "../../../tests/zoo/mod.rs"]
 mod zoo;
 
 pub use damaged::damaged;

@@ -1,16 +1,21 @@
 //! A timer on a manual clock, whose driver has its turns on this thread, among odd foreign code.
 
 use crate::bytes::Bytes;
-use crate::zoo::{Animal, Habit, Woken, caught, odd};
-use std::collections::{BTreeMap, VecDeque};
+use crate::odd::{Habit, act, fates};
+use crate::zoo::executors::{Fate, Kept, executor};
+use crate::zoo::values::{Herd, Odd};
+use crate::zoo::wakers::Task;
+use crate::zoo::{self, caught, panics};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock,
-    MissedTick, ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer, delay_channel,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, ExpiringMap, Key,
+    ManualClock, MissedTick, ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer,
+    delay_channel,
 };
 
 /// Schedules tasks and waits for values on a timer that is turned by hand.
@@ -73,6 +78,8 @@ enum Op {
     Remove(usize, u64),
     Reset(usize, u64, Duration),
     Poll(usize, Habit, Act),
+    /// Calls a shared map with a key, which may panic.
+    Map(u8, u64, Duration, (zoo::values::Act, usize)),
     Shrink,
     DropSender,
     Stop(bool),
@@ -81,7 +88,11 @@ enum Op {
 
 fn read(bytes: &mut Bytes<'_>, code: u8) -> Op {
     match code % 32 {
-        0..=3 => Op::Schedule(bytes.duration(), Act::read(bytes), Act::read(bytes)),
+        0..=2 => Op::Schedule(bytes.duration(), Act::read(bytes), Act::read(bytes)),
+        3 => {
+            let (call, key, delay) = (bytes.byte(), bytes.number(), bytes.duration());
+            Op::Map(call, key, delay, (act(bytes), bytes.count()))
+        }
         4 => Op::ScheduleAt(bytes.duration(), bytes.byte() & 1 == 0),
         5 => Op::Within(bytes.duration(), bytes.duration()),
         6 | 7 => {
@@ -113,21 +124,6 @@ fn read(bytes: &mut Bytes<'_>, code: u8) -> Op {
     }
 }
 
-/// What becomes of a task that an executor gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Runs,
-    Waits,
-    IsShed,
-    Panics,
-}
-
-impl Fate {
-    fn drops(self) -> bool {
-        matches!(self, Self::IsShed | Self::Panics)
-    }
-}
-
 /// What tasks know.
 struct World {
     timer: Mutex<Option<Timer>>,
@@ -140,8 +136,6 @@ struct World {
 #[derive(Default)]
 struct State {
     tasks: Vec<Known>,
-    /// The tasks that the executor keeps.
-    kept: VecDeque<Box<dyn FnOnce() + Send>>,
     /// No task may begin, because `stop` has returned.
     is_over: bool,
     /// The promises that were broken where a panic would be caught.
@@ -257,11 +251,7 @@ impl World {
     fn act(self: &Arc<Self>, act: Act) {
         match act {
             Act::Nothing => {}
-            Act::Panic => {
-                if !std::thread::panicking() {
-                    odd();
-                }
-            }
+            Act::Panic => panics(),
             Act::Schedule(delay) => self.schedule(delay, Act::Nothing, Act::Nothing),
             Act::Cancel(number) => self.cancel(number),
             Act::Move(number, delay) => self.shift(number, delay),
@@ -315,7 +305,7 @@ impl Drop for Token {
 struct Asleep {
     sleep: Pin<Box<Sleep>>,
     until: Option<Instant>,
-    waits: Option<Arc<Woken>>,
+    waits: Option<Task>,
 }
 
 /// What holds values, and hands them out by the timer.
@@ -337,7 +327,70 @@ struct Holder {
     /// The values by their numbers.
     values: BTreeMap<usize, (Option<Named>, Option<Instant>)>,
     next: usize,
-    waits: Option<Arc<Woken>>,
+    waits: Option<Task>,
+}
+
+/// A map that threads may share, and what it holds.
+struct Shared {
+    map: ExpiringMap<Odd, Odd>,
+    keys: Herd,
+    values: Herd,
+    /// By key: the number of its value, and its deadline; None if a call panicked.
+    known: BTreeMap<u64, Option<(u64, Option<Instant>)>>,
+    next: u64,
+}
+
+impl Shared {
+    fn new(timer: &Timer) -> Self {
+        let map = ExpiringMap::builder().shards(1).build(timer);
+        let (keys, values) = Default::default();
+        Self { map, keys, values, known: BTreeMap::new(), next: 0 }
+    }
+
+    fn call(&mut self, call: u8, key: u64, delay: Duration, clock: &ManualClock, tick: Duration) {
+        let (now, key, id) = (clock.now(), key % 8, self.next);
+        let until = now.checked_add(delay);
+        self.next += 1;
+        let Self { map, keys, values, known, .. } = self;
+        let found = caught(|| match call % 6 {
+            0 | 1 => {
+                let stored = map.insert(keys.make(key), values.make(id), delay);
+                stored.expect("it has no limit").map(|value| value.number)
+            }
+            2 => map.get(&keys.make(key)).map(|value| value.number),
+            3 => map.get_and_reset(&keys.make(key), delay).map(|value| value.number),
+            4 => map.remove(&keys.make(key)).map(|value| value.number),
+            _ => map.peek(&keys.make(key)).map(|value| value.number),
+        });
+        keys.disarm();
+        let Some(found) = found else {
+            known.insert(key, None);
+            return;
+        };
+        match known.get(&key) {
+            Some(None) => {}
+            Some(&Some((id, until))) => {
+                assert!(found.is_none_or(|found| found == id), "it is the last that was stored");
+                let ends = until.and_then(|until| until.checked_add(tick));
+                assert!(found.is_none() || ends.is_none_or(|ends| now < ends), "it has expired");
+                let is_there = until.is_none_or(|until| now < until);
+                assert!(found.is_some() || !is_there, "it is there until its deadline");
+            }
+            None => assert_eq!(found, None, "nothing was stored"),
+        }
+        match (call % 6, found) {
+            (0 | 1, _) => _ = known.insert(key, Some((id, until))),
+            (3, Some(found)) => _ = known.insert(key, Some((found, until))),
+            (4, _) => _ = known.remove(&key),
+            _ => {}
+        }
+    }
+
+    /// Panics unless each key and each value is in the map, or gone.
+    fn look(&self) {
+        let [keys, values] = [&self.keys, &self.values].map(Herd::alive);
+        assert_eq!((keys, values), (self.map.len(), self.map.len()), "each is there, or gone");
+    }
 }
 
 struct Run {
@@ -345,9 +398,12 @@ struct Run {
     driver: Option<Driver>,
     tick: Duration,
     fates: Vec<Fate>,
+    /// The tasks that the executor keeps.
+    kept: Kept,
     has_limit: bool,
     sleeps: Vec<Asleep>,
     holders: [Holder; 3],
+    shared: Shared,
 }
 
 impl Run {
@@ -355,13 +411,7 @@ impl Run {
         let mode = bytes.mode();
         let ticks = [1_000_000, 1_000, 7_000_000, 3_600_000_000_000, 10_000];
         let tick = Duration::from_nanos(ticks[usize::from(bytes.byte() % 5)]);
-        let fates = bytes.byte();
-        let fates: Vec<_> = (0..fates % 4)
-            .map(|nth| {
-                [Fate::Runs, Fate::Waits, Fate::IsShed, Fate::Panics]
-                    [usize::from(fates >> (2 + 2 * nth) & 3)]
-            })
-            .collect();
+        let (fates, kept) = (fates(bytes), Kept::default());
         let limit = usize::from(bytes.byte() % 32);
         let clock = ManualClock::new();
         let state = Mutex::new(State::default());
@@ -377,7 +427,10 @@ impl Run {
             builder = builder.max_pending(limit);
         }
         if !fates.is_empty() {
-            builder = builder.executor(executor(&world, fates.clone()));
+            builder = builder.executor(executor(fates.clone(), {
+                let kept = kept.clone();
+                move |task| kept.put(task)
+            }));
         }
         let (timer, driver) = builder.build_driven().expect("in range");
         let (sender, receiver) = delay_channel(&timer);
@@ -388,9 +441,10 @@ impl Run {
         ];
         let holders =
             holders.map(|held| Holder { held, values: BTreeMap::new(), next: 0, waits: None });
+        let shared = Shared::new(&timer);
         *world.timer.lock().expect("nobody panicked") = Some(timer);
         let (driver, has_limit) = (Some(driver), 0 < limit);
-        Self { world, driver, tick, fates, has_limit, sleeps: Vec::new(), holders }
+        Self { world, driver, tick, fates, kept, has_limit, sleeps: Vec::new(), holders, shared }
     }
 
     fn now(&self) -> Instant {
@@ -420,7 +474,9 @@ impl Run {
             }
             turns += 1;
             // A repeating task that an executor drops goes on for as long as the clock has jumped.
-            if MOST_TURNS < turns && self.fates.iter().any(|fate| fate.drops()) {
+            if MOST_TURNS < turns
+                && self.fates.iter().any(|fate| matches!(fate, Fate::IsShed | Fate::Panics))
+            {
                 return;
             }
             assert!(turns < 100 * MOST_TURNS, "the turns come to an end");
@@ -433,8 +489,10 @@ impl Run {
         if timer.next_deadline().is_some_and(|next| next <= self.now()) {
             return;
         }
-        assert_eq!(next.is_some(), timer.next_deadline().is_some(), "the next turn is known");
-        assert!(next <= timer.next_deadline(), "the next turn is in time");
+        // A turn may come for what was cancelled, though nothing else is pending.
+        if let Some(deadline) = timer.next_deadline() {
+            assert!(next.is_some_and(|next| next <= deadline), "the next turn is in time");
+        }
         for (id, task) in self.world.state().tasks.iter().enumerate() {
             let Some(timeout) = &task.timeout else { continue };
             if !task.repeats && timeout.status() == Status::Pending {
@@ -442,8 +500,8 @@ impl Run {
             }
         }
         for sleep in &self.sleeps {
-            if let Some(woken) = &sleep.waits {
-                assert!(!self.is_due(sleep.until) || woken.is_woken(), "a sleep is woken");
+            if let Some(task) = &sleep.waits {
+                assert!(!self.is_due(sleep.until) || task.is_woken(), "a sleep is woken");
             }
         }
         for holder in &self.holders {
@@ -453,7 +511,7 @@ impl Run {
 
     /// Panics if something is due, or nothing is left, and the task that waits was not woken.
     fn woken(&self, holder: &Holder) {
-        if holder.waits.as_ref().is_none_or(|woken| woken.is_woken()) {
+        if holder.waits.as_ref().is_none_or(Task::is_woken) {
             return;
         }
         let is_due = holder.values.values().any(|(_, earliest)| self.is_due(*earliest));
@@ -505,10 +563,10 @@ impl Run {
         }
     }
 
-    fn waker(&self, habit: Habit, act: Act) -> (Arc<Woken>, Animal) {
+    fn waker(&self, habit: Habit, act: Act) -> Task {
         let world = Arc::clone(&self.world);
         let act = if matches!(act, Act::Stop | Act::Panic) { Act::Nothing } else { act };
-        Animal::new(habit, Arc::new(move || world.act(act)))
+        Task::with(habit.habits(move || world.act(act)))
     }
 
     fn apply(&mut self, op: &Op) {
@@ -574,7 +632,7 @@ impl Run {
             Op::Rest => self.rest(),
             Op::Executor(count, is_run) => {
                 for _ in 0..count {
-                    let Some(task) = self.world.state().kept.pop_front() else { break };
+                    let Some(task) = self.kept.next() else { break };
                     caught(|| if is_run { task() } else { drop(task) });
                 }
             }
@@ -587,12 +645,12 @@ impl Run {
                 if self.sleeps.is_empty() {
                     return;
                 }
-                let (woken, animal) = self.waker(habit, act);
+                let task = self.waker(habit, act);
                 let (now, timer) = (self.now(), self.timer());
                 let Some(sleep) = pick(&mut self.sleeps, nth) else { return };
-                let polled = animal.poll(|context| Future::poll(sleep.sleep.as_mut(), context));
+                let polled = task.poll(|context| Future::poll(sleep.sleep.as_mut(), context));
                 sleep.waits = match polled {
-                    Some(Poll::Pending) => Some(woken),
+                    Some(Poll::Pending) => Some(task),
                     Some(Poll::Ready(Ok(()))) => {
                         assert!(sleep.until.is_some_and(|until| until <= now), "no sleep is short");
                         None
@@ -684,6 +742,12 @@ impl Run {
                 }
             }
             Op::Poll(nth, habit, act) => self.poll(nth % 3, habit, act),
+            Op::Map(call, key, delay, (act, after)) => {
+                if after < 16 {
+                    self.shared.keys.panic_at(Some(act), after);
+                }
+                self.shared.call(call, key, delay, &self.world.clock, self.tick);
+            }
             Op::Shrink => {
                 self.timer().shrink_to_fit();
                 for holder in &mut self.holders {
@@ -710,10 +774,10 @@ impl Run {
     }
 
     fn poll(&mut self, nth: usize, habit: Habit, act: Act) {
-        let (woken, animal) = self.waker(habit, act);
+        let task = self.waker(habit, act);
         let (now, timer) = (self.now(), self.timer());
         let holder = &mut self.holders[nth];
-        let polled = animal.poll(|context: &mut Context<'_>| match &mut holder.held {
+        let polled = task.poll(|context: &mut Context<'_>| match &mut holder.held {
             Held::Queue(queue) => {
                 queue.poll_expired(context).map(|due| due.map(|due| due.map(|due| due.value)))
             }
@@ -728,7 +792,7 @@ impl Run {
         match polled {
             None => {}
             Some(Poll::Pending) => {
-                self.holders[nth].waits = Some(woken);
+                self.holders[nth].waits = Some(task);
                 self.woken(&self.holders[nth]);
             }
             Some(Poll::Ready(Some(Ok(id)))) => {
@@ -748,6 +812,7 @@ impl Run {
 
     /// Panics if a promise was broken.
     fn look(&self) {
+        self.shared.look();
         let state = self.world.state();
         assert!(state.broken.is_empty(), "{:?}", state.broken);
         for task in &state.tasks {
@@ -779,7 +844,7 @@ impl Run {
         let timer = self.world.timer.lock().expect("nobody panicked").take();
         caught(|| drop(timer));
         loop {
-            let Some(task) = self.world.state().kept.pop_front() else { break };
+            let Some(task) = self.kept.next() else { break };
             caught(|| drop(task));
         }
         let state = self.world.state();
@@ -793,25 +858,6 @@ impl Run {
         drop(state);
         let tasks = std::mem::take(&mut self.world.state().tasks);
         drop(tasks);
-    }
-}
-
-/// An executor that does with one task after the other what the fates say, in turn.
-fn executor(world: &Arc<World>, fates: Vec<Fate>) -> impl tickwheel::Executor {
-    let (world, nth) = (Arc::downgrade(world), Mutex::new(0));
-    move |task: Box<dyn FnOnce() + Send>| {
-        let Some(world) = world.upgrade() else { return };
-        let fate = {
-            let mut nth = nth.lock().unwrap_or_else(PoisonError::into_inner);
-            *nth += 1;
-            fates[*nth % fates.len()]
-        };
-        match fate {
-            Fate::Runs => task(),
-            Fate::Waits => world.state().kept.push_back(task),
-            Fate::IsShed => drop(task),
-            Fate::Panics => odd(),
-        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::bounds::{Account, Cost};
 use crate::bytes::{Bytes, Tick, boundary};
-use crate::zoo::{Left, Maker, Value, caught, odd};
+use crate::odd::{Left, Maker, id};
+use crate::zoo::values::Odd;
+use crate::zoo::{caught, panics};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use tickwheel::{Expired, Key, Mode, Wheel};
@@ -101,7 +103,7 @@ fn width(bytes: &mut Bytes<'_>) -> i64 {
 type Place = (u64, u64);
 
 struct Run {
-    wheel: Wheel<Value>,
+    wheel: Wheel<Odd>,
     maker: Maker,
     pending: BTreeMap<Place, usize>,
     /// By the number of the value: its key, and its place while it is pending.
@@ -125,7 +127,7 @@ impl Run {
         let wheel = account.charge(Cost::Constant, (0, room), || Wheel::with_capacity(mode, room));
         Self {
             wheel,
-            maker: Maker::default(),
+            maker: Maker::new(),
             pending: BTreeMap::new(),
             timeouts: Vec::new(),
             now: 0,
@@ -139,7 +141,7 @@ impl Run {
     }
 
     /// Makes a call of the wheel, and returns None if odd code panicked in it.
-    fn call<R>(&mut self, cost: Cost, call: impl FnOnce(&mut Wheel<Value>) -> R) -> Option<R> {
+    fn call<R>(&mut self, cost: Cost, call: impl FnOnce(&mut Wheel<Odd>) -> R) -> Option<R> {
         self.calls += 1;
         let wheel = &mut self.wheel;
         let size = (self.pending.len(), self.peak);
@@ -147,7 +149,7 @@ impl Run {
     }
 
     /// Makes a call in which no odd code panics.
-    fn sure<R>(&mut self, cost: Cost, call: impl FnOnce(&mut Wheel<Value>) -> R) -> R {
+    fn sure<R>(&mut self, cost: Cost, call: impl FnOnce(&mut Wheel<Odd>) -> R) -> R {
         self.call(cost, call).expect("no odd code was called")
     }
 
@@ -210,7 +212,7 @@ impl Run {
         let key = self.timeouts[id].0;
         let is_pending = self.take(id).is_some();
         let cancelled = self.sure(Cost::Constant, |wheel| wheel.cancel(key));
-        assert_eq!(cancelled.map(Value::into_id), is_pending.then_some(id));
+        assert_eq!(cancelled.map(|value| self.maker.number_of(value)), is_pending.then_some(id));
     }
 
     fn shift(&mut self, id: usize, deadline: u64) {
@@ -230,13 +232,13 @@ impl Run {
     }
 
     /// Notes what came at `now`, and returns whether there was something.
-    fn came(&mut self, now: u64, expired: Option<Expired<Value>>) -> bool {
+    fn came(&mut self, now: u64, expired: Option<Expired<Odd>>) -> bool {
         self.now = self.now.max(now);
         let first = self.pending.first_key_value().map(|(place, &id)| (*place, id));
         let wanted = first.filter(|(place, _)| place.0 <= now);
         let found = expired.map(|expired| {
             let Expired { key, deadline, value } = expired;
-            (key, deadline, value.into_id())
+            (key, deadline, self.maker.number_of(value))
         });
         assert_eq!(found, wanted.map(|(place, id)| (self.timeouts[id].0, place.0, id)));
         wanted.is_some_and(|(_, id)| self.take(id).is_some())
@@ -344,7 +346,7 @@ impl Run {
             Op::NextDeadlineBounded(work) => self.look_for_next(work),
             Op::Peek => {
                 let peeked = self.sure(Cost::Log, |wheel| {
-                    wheel.peek().map(|(key, tick, value)| (key, tick, value.id))
+                    wheel.peek().map(|(key, tick, value)| (key, tick, id(value)))
                 });
                 let next = self.pending.first_key_value();
                 assert_eq!(peeked, next.map(|(place, &id)| (self.timeouts[id].0, place.0, id)));
@@ -353,18 +355,18 @@ impl Run {
                 let Some(id) = self.name(number) else { return };
                 let (key, place) = self.timeouts[id];
                 let found = self.sure(Cost::Constant, |wheel| {
-                    let found = wheel.get(key).map(|value| value.id);
-                    assert_eq!(wheel.get_mut(key).map(|value| value.id), found);
+                    let found = wheel.get(key).map(|value| value.number);
+                    assert_eq!(wheel.get_mut(key).map(|value| value.number), found);
                     assert!(wheel.bucket(key).is_none() || found.is_some());
                     (wheel.deadline(key), found)
                 });
-                assert_eq!(found, place.map(|place| (place.0, id)).unzip());
+                assert_eq!(found, place.map(|place| (place.0, id as u64)).unzip());
             }
             Op::Iterate(most) => self.iterate(most),
             Op::IterateMut(most) => {
                 let mut seen = Vec::with_capacity(self.pending.len());
                 self.sure(Cost::Groups, |wheel| {
-                    seen.extend(wheel.iter_mut().map(|(_, _, value)| value.id).take(most));
+                    seen.extend(wheel.iter_mut().map(|(_, _, value)| id(value)).take(most));
                 });
                 let len = most.min(self.pending.len());
                 seen.sort_unstable();
@@ -378,11 +380,11 @@ impl Run {
                     wheel.retain(|_, _, value| {
                         asked += 1;
                         if most < asked {
-                            odd();
+                            panics();
                         }
-                        let is_kept = value.id % (nth + 1) == 0;
+                        let is_kept = id(value).is_multiple_of(nth + 1);
                         if !is_kept {
-                            allocation_counter::opt_out(|| rejected.push(value.id));
+                            allocation_counter::opt_out(|| rejected.push(id(value)));
                         }
                         is_kept
                     });
@@ -425,7 +427,7 @@ impl Run {
                 // What the drain has dropped was noted before what is dropped here.
                 let dropped = self.maker.dropped();
                 for Expired { deadline, value, .. } in out {
-                    assert_eq!(self.take(value.into_id()), Some(deadline));
+                    assert_eq!(self.take(self.maker.number_of(value)), Some(deadline));
                 }
                 let rest = match left {
                     Left::Dropped => self.pending.values().copied().collect(),
@@ -451,7 +453,7 @@ impl Run {
             }
             Op::Arm(number) => {
                 if let Some(id) = self.name(number) {
-                    self.maker.arm(id);
+                    self.maker.herd.arm(id as u64);
                 }
             }
         }
@@ -481,7 +483,7 @@ impl Run {
         self.account.charge(Cost::Groups, size, || {
             let mut iter = wheel.iter();
             for (key, tick, value) in iter.by_ref().take(most) {
-                let (its_key, place) = timeouts[value.id];
+                let (its_key, place) = timeouts[id(value)];
                 assert_eq!((key, Some(tick)), (its_key, place.map(|place| place.0)));
                 seen += 1;
             }
@@ -496,7 +498,7 @@ impl Run {
         let earliest = self.pending.keys().next().map(|place| place.0);
         assert_eq!((wheel.len(), wheel.now()), (self.pending.len(), self.now));
         assert_eq!(wheel.is_empty(), self.pending.is_empty());
-        assert_eq!(self.maker.alive(), self.pending.len(), "each value is there, or has left");
+        assert_eq!(self.maker.herd.alive(), self.pending.len(), "each value is there, or has left");
         match (wheel.next_wake(), earliest) {
             (Some(wake), Some(earliest)) => assert!(wake <= earliest, "it wakes in time"),
             (wake, earliest) => assert_eq!(wake, earliest),

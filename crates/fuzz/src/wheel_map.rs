@@ -2,7 +2,9 @@
 
 use crate::bounds::{Account, Cost};
 use crate::bytes::{Bytes, Tick, boundary};
-use crate::zoo::{Act, Keys, Left, Maker, OddKey, Value, caught, odd};
+use crate::odd::{Left, Maker, act, id, lie};
+use crate::zoo::values::{Act, Herd, Odd};
+use crate::zoo::{caught, panics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use tickwheel::{Expired, WheelMap};
@@ -13,8 +15,8 @@ pub fn wheel_map(data: &[u8]) {
     let mode = bytes.mode();
     let mut run = Run {
         map: WheelMap::with_hasher(mode, Hasher::default()),
-        keys: Keys::default(),
-        maker: Maker::default(),
+        keys: Herd::default(),
+        maker: Maker::new(),
         is_honest: true,
         pending: BTreeMap::new(),
         by_number: BTreeMap::new(),
@@ -84,7 +86,7 @@ fn read(bytes: &mut Bytes<'_>, code: u8) -> Op {
             _ => Op::Shrink,
         },
         21 => Op::Arm(bytes.number()),
-        22 => Op::Panic(Act::read(bytes), bytes.count()),
+        22 => Op::Panic(act(bytes), bytes.count()),
         _ => Op::Lie(bytes.byte()),
     }
 }
@@ -95,8 +97,8 @@ type Hasher = BuildHasherDefault<DefaultHasher>;
 type Place = (u64, u64);
 
 struct Run {
-    map: WheelMap<OddKey, Value, Hasher>,
-    keys: Keys,
+    map: WheelMap<Odd, Odd, Hasher>,
+    keys: Herd,
     maker: Maker,
     /// Whether no key has ever lied, so that the map finds what it should.
     is_honest: bool,
@@ -120,7 +122,7 @@ impl Run {
     fn call<R>(
         &mut self,
         cost: Cost,
-        call: impl FnOnce(&mut WheelMap<OddKey, Value, Hasher>) -> R,
+        call: impl FnOnce(&mut WheelMap<Odd, Odd, Hasher>) -> R,
     ) -> Option<R> {
         self.calls += 1;
         let map = &mut self.map;
@@ -173,7 +175,7 @@ impl Run {
         let (key, value) = (self.keys.make(number), self.maker.make(id));
         let replaced = self.call(Cost::Constant, |map| map.insert(key, value, deadline));
         let replaced = match replaced {
-            Some(replaced) => replaced.map(Value::into_id),
+            Some(replaced) => replaced.map(|value| self.maker.number_of(value)),
             // All was done, and what was replaced is gone; or nothing.
             None => match self.maker.dropped()[..] {
                 [other] if other == id => return,
@@ -197,7 +199,7 @@ impl Run {
         let is_there = self.is_honest && self.by_number.contains_key(&number);
         let removed = match removed {
             Some(removed) => {
-                let removed = removed.map(Value::into_id);
+                let removed = removed.map(|value| self.maker.number_of(value));
                 self.found(number, removed);
                 removed
             }
@@ -218,13 +220,13 @@ impl Run {
 
     /// Expires once, and returns whether there was something.
     fn expire(&mut self, now: u64) -> bool {
-        let calls = self.keys.calls();
+        let calls = self.keys.asked();
         let expired = self.call(Cost::Drives, |map| map.expire(now)).expect("it calls nobody");
-        assert_eq!(self.keys.calls(), calls, "it calls no code of the caller");
+        assert_eq!(self.keys.asked(), calls, "it calls no code of the caller");
         self.came(now, expired)
     }
 
-    fn came(&mut self, now: u64, expired: Option<Expired<Value, OddKey>>) -> bool {
+    fn came(&mut self, now: u64, expired: Option<Expired<Odd, Odd>>) -> bool {
         self.now = self.now.max(now);
         let found = expired.map(|expired| (expired.deadline, self.received(expired)));
         let first = self.pending.first_key_value().map(|(place, &id)| (place.0, id));
@@ -239,9 +241,9 @@ impl Run {
     }
 
     /// Takes what the map has handed out, and returns its number.
-    fn received(&self, expired: Expired<Value, OddKey>) -> usize {
+    fn received(&self, expired: Expired<Odd, Odd>) -> usize {
         let Expired { key, value, .. } = expired;
-        let id = value.into_id();
+        let id = self.maker.number_of(value);
         assert!(!self.is_honest || key.number == self.values[id].0, "with its own key");
         caught(|| drop(key));
         id
@@ -293,7 +295,7 @@ impl Run {
             Op::Get(number) => {
                 let key = self.keys.make(number);
                 let found = self.call(Cost::Constant, |map| {
-                    let found = map.get(&key).map(|value| value.id);
+                    let found = map.get(&key).map(id);
                     (found, map.contains_key(&key), map.deadline(&key))
                 });
                 let found = found.filter(|_| self.is_honest);
@@ -334,7 +336,7 @@ impl Run {
             Op::Iterate => {
                 let mut seen = Vec::with_capacity(self.pending.len());
                 self.call(Cost::Groups, |map| {
-                    seen.extend(map.iter().map(|(_, tick, value)| (tick, value.id)));
+                    seen.extend(map.iter().map(|(_, tick, value)| (tick, id(value))));
                 });
                 seen.sort_unstable();
                 let mut wanted: Vec<_> =
@@ -348,11 +350,11 @@ impl Run {
                     map.retain(|_, value| {
                         asked += 1;
                         if most < asked {
-                            odd();
+                            panics();
                         }
-                        let is_kept = value.id % (nth + 1) == 0;
+                        let is_kept = id(value).is_multiple_of(nth + 1);
                         if !is_kept {
-                            rejected.push(value.id);
+                            rejected.push(id(value));
                         }
                         is_kept
                     });
@@ -400,12 +402,12 @@ impl Run {
             }
             Op::Arm(number) => {
                 if let Some(&id) = self.by_number.get(&number) {
-                    self.maker.arm(id);
+                    self.maker.herd.arm(id as u64);
                 }
             }
-            Op::Panic(act, after) => self.keys.panic_at(act, after),
+            Op::Panic(act, after) => self.keys.panic_at(Some(act), after),
             Op::Lie(often) => {
-                self.keys.lie(often);
+                lie(&self.keys, often);
                 self.is_honest &= often == 0;
             }
         }
@@ -414,7 +416,7 @@ impl Run {
     /// Learns again where each value is, because a key that lies has moved one of them.
     fn forget(&mut self) {
         let held: BTreeMap<usize, u64> =
-            self.map.iter().map(|(_, deadline, value)| (value.id, deadline)).collect();
+            self.map.iter().map(|(_, deadline, value)| (id(value), deadline)).collect();
         assert!(held.keys().eq(self.pending.values().collect::<BTreeSet<_>>()), "none is lost");
         let pending: Vec<_> = self.pending.iter().map(|(place, &id)| (*place, id)).collect();
         for (place, id) in pending {
@@ -430,7 +432,11 @@ impl Run {
         let map = &self.map;
         let len = self.pending.len();
         assert_eq!((map.len(), map.now()), (len, self.now));
-        assert_eq!((self.maker.alive(), self.keys.alive()), (len, len), "each is there, or left");
+        assert_eq!(
+            (self.maker.herd.alive(), self.keys.alive()),
+            (len, len),
+            "each is there, or left"
+        );
         let earliest = self.pending.keys().next().map(|place| place.0);
         match (map.next_wake(), earliest) {
             (Some(wake), Some(earliest)) => assert!(wake <= earliest, "it wakes in time"),

@@ -8,6 +8,11 @@
 //! `TICKWHEEL_SIMULATION_SEEDS` says how many seeds, and `TICKWHEEL_SIMULATION_FIRST` the first of
 //! them: one that has failed, to take it again.
 
+extern crate simulated as tickwheel;
+
+#[path = "../../../tests/zoo/mod.rs"]
+mod zoo;
+
 use fastrand::Rng;
 use shuttle::future::block_on;
 use shuttle::rand::{RngCore, thread_rng};
@@ -28,8 +33,11 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use zoo::executors::{BoxedTask, Fate as Does, executor};
+use zoo::values::{Herd, Odd};
+use zoo::wakers::{Habits, Task as Awaits, does};
 
 #[test]
 fn no_order_of_threads_breaks_a_promise() {
@@ -178,7 +186,7 @@ struct Timed {
     /// A `stop` has returned.
     is_over: Arc<AtomicBool>,
     /// Each waited when it was put here.
-    sleeps: Mutex<Vec<(Sleep, Instant, Arc<Woken>)>>,
+    sleeps: Mutex<Vec<(Sleep, Instant, Awaits)>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -226,12 +234,12 @@ struct Log {
     unfired: [AtomicUsize; 3],
     /// How many say so of those that are not in `timeouts`.
     stopped: [AtomicUsize; 3],
-    values: Arc<Values>,
+    /// The values of the channel and the map.
+    values: Herd,
     ends: Ends,
 }
 
 type Known = (Arc<Timeout>, Arc<Fate>);
-type BoxedTask = Box<dyn FnOnce() + Send>;
 type Begun =
     (Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send>>, Arc<Timeout>, Arc<Fate>);
 
@@ -310,60 +318,17 @@ impl Calls {
     }
 }
 
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.call();
-    }
-}
-
 thread_local! {
     /// This thread drops what came back from a `stop`. If another timer's executor put a task
     /// there, who waits for that task here waits for itself, and no timer knows.
     static HAS_UNFIRED: Cell<bool> = Cell::new(false);
 }
 
-/// A waker that counts.
-struct Woken(AtomicU64, Calls);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-        self.1.call();
-    }
-}
-
-/// The values of the channel and the map.
-#[derive(Debug, Default)]
-struct Values {
-    alive: AtomicUsize,
-}
-
+/// A value of the channel or the map.
+#[derive(Clone)]
 struct Value {
     earliest: Instant,
-    values: Arc<Values>,
-}
-
-impl Value {
-    fn new(values: &Arc<Values>, earliest: Instant) -> Self {
-        values.alive.fetch_add(1, Relaxed);
-        Self { earliest, values: Arc::clone(values) }
-    }
-}
-
-impl Clone for Value {
-    fn clone(&self) -> Self {
-        Self::new(&self.values, self.earliest)
-    }
-}
-
-impl Drop for Value {
-    fn drop(&mut self) {
-        self.values.alive.fetch_sub(1, Relaxed);
-    }
+    _counted: Odd,
 }
 
 /// Who makes a call.
@@ -386,7 +351,7 @@ fn world(counts: &Arc<Counts>) {
         keys: Default::default(),
         unfired: Default::default(),
         stopped: Default::default(),
-        values: Arc::default(),
+        values: Herd::default(),
         ends: Ends::default(),
     });
     let (jobs, queue) = mpsc::channel::<BoxedTask>();
@@ -450,7 +415,7 @@ fn world(counts: &Arc<Counts>) {
     log.check_ends(stops);
     // A worker may have the last of the world.
     for round in 0.. {
-        if log.values.alive.load(Relaxed) == 0 {
+        if log.values.alive() == 0 {
             break;
         }
         assert!(round < 10_000, "a value is not dropped");
@@ -480,29 +445,27 @@ fn build(clock: &ManualClock, jobs: &mpsc::Sender<BoxedTask>) -> (Vec<Timed>, Ve
         if has_limit {
             builder = builder.max_pending(LIMIT);
         }
+        let leaves = vec![Does::Leaves];
         builder = match kind {
             Kind::Worker | Kind::Driven => builder,
-            Kind::Inline => builder.executor(|task: BoxedTask| task()),
+            Kind::Inline => builder.executor(executor(vec![Does::Runs], drop)),
             Kind::Pool => {
                 let jobs = jobs.clone();
-                builder.executor(move |task| drop(jobs.send(task)))
+                builder.executor(executor(leaves, move |task| drop(jobs.send(task))))
             }
             Kind::Late => {
                 let (later, queue) = mpsc::channel();
                 threads.push(thread::spawn(move || run_later(&queue)));
-                builder.executor(move |task| drop(later.send(task)))
+                builder.executor(executor(leaves, move |task| drop(later.send(task))))
             }
             Kind::Sheds => {
-                let nth = AtomicU64::new(0);
-                builder.executor(move |task: BoxedTask| {
-                    if nth.fetch_add(1, Relaxed) % 3 != 1 {
-                        task();
-                    }
-                })
+                let fates = vec![Does::Runs, Does::IsShed, Does::Runs];
+                builder.executor(executor(fates, drop))
             }
             Kind::Nests => {
                 let outer = timers[0].timer.clone();
-                builder.executor(move |task| drop(outer.schedule(Duration::ZERO, task)))
+                let nests = move |task| drop(outer.schedule(Duration::ZERO, task));
+                builder.executor(executor(leaves, nests))
             }
         };
         let timer = if kind == Kind::Driven {
@@ -617,10 +580,13 @@ impl World {
                 match caller {
                     Caller::Thread => log.awaited(block_on(waits), &timeout, &fate),
                     // The task may need this thread, so this thread does not block.
-                    _ => match waits.as_mut().poll(&mut Context::from_waker(&self.waker())) {
-                        Poll::Ready(end) => log.awaited(end, &timeout, &fate),
-                        Poll::Pending => log.begun.lock().unwrap().push((waits, timeout, fate)),
-                    },
+                    _ => {
+                        match waits.as_mut().poll(&mut Context::from_waker(&self.awaits().waker()))
+                        {
+                            Poll::Ready(end) => log.awaited(end, &timeout, &fate),
+                            Poll::Pending => log.begun.lock().unwrap().push((waits, timeout, fate)),
+                        }
+                    }
                 }
             }
             (82..90, _) => self.advance(delay, caller == Caller::Thread),
@@ -720,15 +686,19 @@ impl World {
             }
             None => on.sleep(delay),
         };
-        let woken = Arc::new(Woken(AtomicU64::new(0), self.calls()));
-        match Pin::new(&mut sleep).poll(&mut Context::from_waker(&Arc::clone(&woken).into())) {
-            Poll::Pending => sleeps.lock().unwrap().push((sleep, until, woken)),
+        let task = self.awaits();
+        match Pin::new(&mut sleep).poll(&mut Context::from_waker(&task.waker())) {
+            Poll::Pending => sleeps.lock().unwrap().push((sleep, until, task)),
             Poll::Ready(Ok(())) => {
                 self.log.counts.add("sleeps");
                 assert!(until <= self.clock.now(), "a sleep is short");
             }
             Poll::Ready(Err(_)) => self.log.counts.add("sleeps that failed"),
         }
+    }
+
+    fn value(&self, delay: Duration) -> Value {
+        Value { earliest: self.clock.now() + delay, _counted: self.log.values.make(0) }
     }
 
     fn send(&self, delay: Duration) {
@@ -742,7 +712,7 @@ impl World {
         match key {
             Some(key) => drop(self.sender.remove(key)),
             None => {
-                let value = Value::new(&self.log.values, self.clock.now() + delay);
+                let value = self.value(delay);
                 let is_over = self.timers[0].is_over.load(Relaxed);
                 if let Ok(key) = self.sender.insert(value, delay) {
                     assert!(!is_over, "nothing is taken after a stop");
@@ -760,7 +730,7 @@ impl World {
             2 => drop(map.reset(&key, delay)),
             3 => drop(map.touch(&key)),
             _ => {
-                let value = Value::new(&self.log.values, self.clock.now() + delay);
+                let value = self.value(delay);
                 drop(map.insert(key, value, delay));
             }
         }
@@ -808,9 +778,8 @@ impl World {
         self.clock.advance(WHILE);
         let now = self.clock.now();
         for timed in self.timers.iter().filter(|timed| timed.kind != Kind::Driven) {
-            for (_, until, woken) in &*timed.sleeps.lock().unwrap() {
-                let is_woken = 0 < woken.0.load(Relaxed);
-                assert!(is_woken || now <= *until, "a sleep was not woken");
+            for (_, until, task) in &*timed.sleeps.lock().unwrap() {
+                assert!(task.is_woken() || now <= *until, "a sleep was not woken");
             }
         }
         // Channel and map wait on the first, and what comes to no end may call any.
@@ -847,8 +816,8 @@ impl World {
         HAS_UNFIRED.with(|has| has.set(false));
         assert_eq!(on.pending(), 0);
         let sleeps = take(&mut *sleeps.lock().unwrap());
-        for (mut sleep, _, woken) in sleeps {
-            assert!(0 < woken.0.load(Relaxed), "a sleep was not woken");
+        for (mut sleep, _, task) in sleeps {
+            assert!(task.is_woken(), "a sleep was not woken");
             let waker = Waker::noop();
             let end = Pin::new(&mut sleep).poll(&mut Context::from_waker(waker));
             assert!(end.is_ready(), "a sleep does not end");
@@ -866,8 +835,10 @@ impl World {
         Calls { world: Arc::downgrade(self), log: Arc::clone(&self.log) }
     }
 
-    fn waker(self: &Arc<Self>) -> Waker {
-        Arc::new(self.calls()).into()
+    /// What awaits something: its waker calls now and then.
+    fn awaits(self: &Arc<Self>) -> Awaits {
+        let calls = self.calls();
+        Awaits::with(Habits { wake: does(move || calls.call()), ..Habits::default() })
     }
 }
 

@@ -16,6 +16,8 @@ mod parts;
 #[path = "../../durable/tests/server/mod.rs"]
 mod server;
 mod trouble;
+#[path = "../../../tests/zoo/mod.rs"]
+mod zoo;
 
 use child::{Child, Place, Usage};
 use clap::Parser;

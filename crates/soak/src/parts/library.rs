@@ -1,6 +1,10 @@
-//! A timer with threads that schedule, move and cancel; futures; a channel; a map.
+//! A timer with threads that schedule, move and cancel; futures; a channel; a map; and animals of
+//! the zoo.
 
 use super::{Figures, Over, nap, word};
+use crate::zoo::caught;
+use crate::zoo::values::Herd;
+use crate::zoo::wakers::{Habits, Task, does, that_panics};
 use fastrand::Rng;
 use futures::executor::block_on;
 use std::collections::VecDeque;
@@ -29,6 +33,8 @@ pub(super) fn library() {
         }
         let (awaited, stopped) = (timer.clone(), over.clone());
         threads.push(thread::spawn(move || block_on(awaits(&awaited, &stopped))));
+        let (foreign, stopped) = (timer.clone(), over.clone());
+        threads.push(thread::spawn(move || odd(&foreign, &stopped)));
         let (sender, receiver) = delay_channel(timer);
         let (counts, over) = (Arc::clone(&sent), over.clone());
         let sends = sender.clone();
@@ -157,6 +163,47 @@ async fn awaits(timer: &Timer, over: &Over) {
     }
 }
 
+/// Tasks that panic as they are dropped, and sleeps whose wakers move, panic and call the timer.
+fn odd(timer: &Timer, over: &Over) {
+    let herd = Herd::default();
+    let calls = {
+        let timer = timer.clone();
+        move || assert!(timer.schedule(Duration::from_secs(60), || {}).expect("it runs").cancel())
+    };
+    let habits = [
+        Habits { clone: does(calls.clone()), ..Habits::default() },
+        Habits { wake: does(calls), ..Habits::default() },
+        Habits { clone: that_panics(), ..Habits::default() },
+        Habits { wake: that_panics(), ..Habits::default() },
+        Habits { drop: that_panics(), ..Habits::default() },
+    ];
+    while !over.is_over() {
+        let delay = Duration::from_micros(fastrand::u64(..20_000));
+        let bombs = [(); 4].map(|()| {
+            let bomb = herd.bomb(0);
+            timer.schedule(delay, move || drop(bomb)).expect("it has no limit")
+        });
+        for habits in &habits {
+            let (task, begun) = (Task::with(habits.clone()), Instant::now());
+            let mut sleep = Box::pin(timer.sleep(delay));
+            let polled = task.poll(|context| sleep.as_mut().poll(context).is_ready());
+            let wait_until = |is_so: &dyn Fn() -> bool| {
+                while !is_so() {
+                    assert!(begun.elapsed() < LATEST, "it was not woken");
+                    nap(Duration::from_millis(1));
+                }
+            };
+            wait_until(&|| polled != Some(false) || task.is_woken());
+            caught(|| drop(sleep));
+            wait_until(&|| task.wakers() == 0);
+        }
+        for bomb in bombs {
+            caught(|| bomb.cancel_and_wait().map(drop));
+        }
+        assert_eq!(herd.alive(), 0, "each has one end");
+    }
+}
+
 type Sent = Instant;
 
 /// Sends values that most often are taken back.
@@ -221,3 +268,5 @@ fn expire(mut expired: ExpiredReceiver<u64, Instant>, counts: &Counts, figures: 
 
 /// Handles that one thread keeps.
 const OPEN: usize = 20_000;
+/// A sleep may be so late while the process is stopped and short of everything.
+const LATEST: Duration = Duration::from_secs(600);
