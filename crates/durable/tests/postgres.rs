@@ -207,7 +207,7 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
 fn what_recurs_is_acked_and_scheduled_in_one_change_also_by_another_worker() {
     let Some(server) = Server::start() else { return };
     let url = server.tables();
-    let workers = [worker(&url, LEASE), worker(&url, LEASE)];
+    let workers = [worker(&url, LEASE * 4), worker(&url, LEASE * 4)];
     let put = workers[0].schedule("tick", now(), b"1").unwrap();
     put.wait().unwrap();
     let every = Recurring::every(Duration::from_millis(1)).missed(MissedTick::Burst);
