@@ -38,20 +38,24 @@ impl Server {
         Some(server)
     }
 
-    /// Makes its files, which takes a while: a copy stays for all servers that start later.
+    /// Makes its files. That takes a while, so tests keep a copy for those that start later.
     fn make(&self) {
         let version = self.programs.components().rev().nth(1).unwrap();
-        let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("postgresql").join(version);
-        if made.exists() {
-            return copy(&made, &self.data());
+        let kept =
+            option_env!("CARGO_TARGET_TMPDIR").map(|folder| Path::new(folder).join("postgresql"));
+        let copied = kept.as_ref().map(|kept| kept.join(version)).filter(|copied| copied.exists());
+        if let Some(copied) = copied {
+            return copy(&copied, &self.data());
         }
         self.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
-        fs::create_dir_all(made.parent().unwrap()).unwrap();
-        let part = tempfile::tempdir_in(made.parent().unwrap()).unwrap();
-        let part = part.path().join("data");
-        copy(&self.data(), &part);
-        // Unless another was faster.
-        let _ = fs::rename(part, made);
+        if let Some(kept) = kept {
+            fs::create_dir_all(&kept).unwrap();
+            let part = tempfile::tempdir_in(&kept).unwrap();
+            let data = part.path().join("data");
+            copy(&self.data(), &data);
+            // Unless another was faster.
+            let _ = fs::rename(data, kept.join(version));
+        }
     }
 
     fn new(programs: PathBuf) -> Self {
