@@ -677,17 +677,17 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
     let one = Limit { rows: 1, bytes: usize::MAX };
     let first = opened.store().list(&Position::start(), u64::MAX, one)?;
     let earliest = first.rows.first().map(|row| show::time(row.deadline));
+    let limit = opened.store().rate_limit()?.map(|RateLimit { timeouts, per }| {
+        format!("{timeouts} per {}", humantime::format_duration(per))
+    });
     let mut facts = vec![
         ("pending", json!(pending)),
         ("overdue", json!(overdue)),
         ("dead", json!(dead)),
         ("earliest", json!(earliest)),
         ("paused", json!(opened.store().is_paused()?)),
+        ("limit", json!(limit)),
     ];
-    if let Some(RateLimit { timeouts, per }) = opened.store().rate_limit()? {
-        let per = humantime::format_duration(per);
-        facts.push(("limit", json!(format!("{timeouts} per {per}"))));
-    }
     facts.extend(opened.facts()?);
     print_facts(&facts, json, output)
 }
