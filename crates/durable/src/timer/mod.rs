@@ -381,8 +381,9 @@ impl DurableTimer {
     /// span, or that there is no limit. Blocks until the store has answered.
     ///
     /// The timers share it evenly, and hear of it as of a [`pause`](Self::pause). While they come
-    /// and go they take less, not more: one that begins takes nothing for such a span and a lease,
-    /// and what is due with it waits. The timers must have leases that are equally long.
+    /// and go they take less, not more: one that begins, or whose leases ran out, takes nothing for
+    /// such a span and a lease, and what is due with it waits. The timers must have leases that are
+    /// equally long. Each database of a fleet has a limit of its own.
     ///
     /// # Errors
     ///

@@ -488,7 +488,8 @@ const CONFLICTS: [SqlState; 2] =
 /// What another database has is not counted, though it may still be here, or be on its way.
 const COUNT: &str = "select count(*) from tickwheel_due where partition in (
        select partition from tickwheel_partition where state in ('here', 'moving'))";
-const META: &str = "select paused, rate_timeouts, rate_per from tickwheel_meta";
+const META: &str = "select coalesce(bool_or(paused), false), min(rate_timeouts), min(rate_per)
+     from tickwheel_meta";
 
 /// A connection that was idle for so long is made anew; a worker that owns something looks sooner.
 const IDLE: Duration = Duration::from_secs(5);

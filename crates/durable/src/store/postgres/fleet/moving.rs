@@ -49,8 +49,9 @@ pub struct MovedPartition {
 ///
 /// To begin, it waits until all transactions have ended that have changed timeouts, and for the
 /// moment in which it takes place, those that have changed some of the partition. It waits in short
-/// turns, so that it holds up nobody else, and for five minutes. The user must be the owner of the
-/// tables, and the servers PostgreSQL 14 or newer, with clocks that differ by less than a second.
+/// turns, so that it holds up nobody else, and for five minutes. It ends too if for so long the
+/// changes that are left to copy become no fewer. The user must be the owner of the tables, and the
+/// servers PostgreSQL 14 or newer, with clocks that differ by less than a second.
 ///
 /// Damaged timeouts stay where they are.
 ///

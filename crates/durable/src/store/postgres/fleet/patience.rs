@@ -41,7 +41,7 @@ pub(super) fn while_locked<T>(mut step: impl FnMut() -> Result<T, Error>) -> Res
     loop {
         match step() {
             Err(error) if is_locked(&error) && began.elapsed() < LOCKED => {
-                thread::sleep(SHORT);
+                thread::sleep(FIRST_PAUSE);
             }
             done => return done,
         }
