@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tickwheel_durable::RateLimit;
 
 use super::server::{Server, client};
-use super::{LEASE, LONG, until, worker};
+use super::{LEASE, until, worker};
 
 #[test]
 fn consumers_of_all_workers_get_no_more_together_while_workers_come_and_go() {
@@ -16,14 +16,13 @@ fn consumers_of_all_workers_get_no_more_together_while_workers_come_and_go() {
     let url = server.tables();
     let limit = RateLimit { timeouts: 6, per: Duration::from_millis(300) };
     let taken = Mutex::new(Vec::new());
-    let (began, is_over) = (Instant::now(), AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
     let count = || taken.lock().unwrap().len();
     thread::scope(|scope| {
         let consume = |timer: tickwheel_durable::DurableTimer| {
             let (taken, is_over) = (&taken, &is_over);
             scope.spawn(move || {
-                // A test that fails ends.
-                while !is_over.load(Ordering::Relaxed) && began.elapsed() < LONG * 3 {
+                while !is_over.load(Ordering::Relaxed) {
                     let before = Instant::now();
                     match timer.recv_timeout(Duration::from_millis(20)).unwrap() {
                         Some(due) => {
@@ -36,7 +35,9 @@ fn consumers_of_all_workers_get_no_more_together_while_workers_come_and_go() {
                 }
             })
         };
-        let first = worker(&url, LEASE);
+        // A test that fails ends its threads too.
+        let over = Over(&is_over);
+        let first = worker(&url, LEASE * 2);
         first.limit_rate(Some(limit)).unwrap();
         client(&url)
             .batch_execute(&format!(
@@ -47,14 +48,14 @@ fn consumers_of_all_workers_get_no_more_together_while_workers_come_and_go() {
         let mut others = Vec::new();
         for some in [12, 24] {
             until("some come", || some <= count());
-            let other = worker(&url, LEASE);
+            let other = worker(&url, LEASE * 2);
             consumers.push(consume(other.clone()));
             others.push(other);
         }
         until("more come", || 36 <= count());
         drop(first.close());
         until("all come", || others[0].is_empty().unwrap());
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         others.into_iter().for_each(|other| drop(other.close()));
         consumers.into_iter().for_each(|consumer| consumer.join().unwrap());
     });
@@ -97,6 +98,14 @@ fn a_limit_below_the_number_of_workers_leaves_no_timeout_with_one_that_may_take_
     workers[1].limit_rate(None).unwrap();
     until("they share again", || take().is_none() && shares() == [32, 32]);
     workers.into_iter().for_each(|worker| drop(worker.close()));
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 const COUNT: usize = 48;
