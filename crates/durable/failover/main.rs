@@ -10,7 +10,7 @@
 //! was acknowledged, cancelled, handed out, and when.
 //!
 //! `nodes=2` takes two nodes instead of three, `mode=asynchronous` lets commits wait for no standby,
-//! `off=10` sets the clock of all nodes but the first ahead by ten seconds, `cluster=2` tells runs
+//! `lag=5` lets nothing to the standbys in the five seconds before, `off=10` sets the clock of all nodes but the first ahead by ten seconds, `cluster=2` tells runs
 //! at the same time apart.
 
 use std::collections::HashMap;
@@ -31,7 +31,8 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let [kind, times, settings @ ..] = &*words else {
         return Err(
-            "failover kill|pause|cut|switch TIMES [nodes=2] [mode=asynchronous] [off=10]".into()
+            "failover kill|pause|cut|switch TIMES [nodes=2] [mode=asynchronous] [lag=5] [off=10]"
+                .into(),
         );
     };
     let setting = |name: &str, default: &str| {
@@ -40,8 +41,9 @@ fn main() -> Result<()> {
     };
     let is_synchronous = setting("mode", "synchronous") == "synchronous";
     let off: i64 = setting("off", "0").parse()?;
+    let lag = setting("lag", "0").parse()?;
     let folder = tempfile::tempdir()?;
-    let cluster = Cluster { folder: folder.path().join("cluster") };
+    let cluster = Cluster { folder: folder.path().join("cluster"), lag };
     cluster.start(
         &setting("nodes", "3"),
         &setting("mode", "synchronous"),
@@ -95,6 +97,10 @@ fn fail(cluster: &Cluster, kind: &str, off: i64, account: &Account) -> Result<St
     thread::sleep(Duration::from_millis(fastrand::u64(2_000..6_000)));
     let primary = cluster.primary().ok_or("no primary")?;
     let node = primary.to_string();
+    if 0.0 < cluster.lag {
+        cluster.act("hold", &node)?;
+        thread::sleep(Duration::from_secs_f64(cluster.lag));
+    }
     let began = Instant::now();
     account.latest.store(0, Ordering::Relaxed);
     // Until it is known which node is the next, either clock may be the one.
@@ -103,6 +109,9 @@ fn fail(cluster: &Cluster, kind: &str, off: i64, account: &Account) -> Result<St
     let is_other = || cluster.primary().is_some_and(|other| other != primary);
     if !until(Duration::from_secs(120), is_other) {
         return Err("no other node has become the primary after two minutes".into());
+    }
+    if 0.0 < cluster.lag {
+        cluster.act("release", &node)?;
     }
     let other = cluster.primary().ok_or("no primary")?;
     account.primaries.lock().push((Instant::now(), offset(other, off)));
@@ -312,6 +321,8 @@ impl Timeout {
 /// The cluster of the script.
 struct Cluster {
     folder: PathBuf,
+    /// By how many seconds standbys are behind a primary when it is taken away.
+    lag: f64,
 }
 
 impl Cluster {

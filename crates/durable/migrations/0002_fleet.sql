@@ -5,6 +5,12 @@
 -- Tells this database from others.
 alter table tickwheel_meta add column id uuid not null default gen_random_uuid();
 
+-- How many timeouts the consumers of all workers may take in so many milliseconds. Each looks at it
+-- as it renews its lease.
+alter table tickwheel_meta
+    add column rate_timeouts bigint check (rate_timeouts >= 1),
+    add column rate_per bigint check (rate_per >= 1);
+
 alter table tickwheel_partition
     add column state text not null default 'here'
         -- here: workers of this database share it.

@@ -64,7 +64,6 @@ pub use recurring::Recurring;
 #[cfg(feature = "postgres")]
 pub use sql::{cancel_in_async, schedule_in_async};
 pub use sql::{cancel_sql, schedule_sql};
-pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use store::postgres::{
     DatabaseId, Home, HomeState, Homes, MIGRATION, MovedPartition, PostgresStore, Worker, Workers,
@@ -72,6 +71,7 @@ pub use store::postgres::{
 };
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
+pub use store::{MemoryStore, RateLimit};
 pub use tickwheel::MissedTick;
 #[cfg(feature = "redb")]
 pub use timer::Backup;

@@ -53,6 +53,27 @@ fn cancel_removes_names_and_tells_those_that_are_unknown() {
 }
 
 #[test]
+fn a_limit_is_set_shown_and_removed_and_one_of_nothing_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let limit = || json(&["stats", text(&file), "--json"])[0]["limit"].clone();
+    assert_eq!(limit(), Value::Null);
+    assert_eq!(run(&["limit", text(&file), "--timeouts", "100", "--per", "1m 500ms"]).0, 0);
+    assert_eq!(limit(), "100 per 1m 500ms");
+    for wrong in [
+        &["--timeouts", "0", "--per", "1s"][..],
+        &["--timeouts", "1", "--per", "1us"],
+        &["--timeouts", "1"],
+        &[],
+    ] {
+        let (code, _, errors) = run(&[&["limit", text(&file)], wrong].concat());
+        assert_eq!(code, 2, "{wrong:?}: {errors}");
+    }
+    assert_eq!(run(&["limit", text(&file), "--none"]).0, 0);
+    assert_eq!(limit(), Value::Null);
+}
+
+#[test]
 fn dead_letters_are_listed_shown_retried_and_dropped() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder);

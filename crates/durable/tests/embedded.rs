@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::StreamExt;
 use futures::executor::block_on;
 use tickwheel_durable::{
-    Backoff, Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Retried, Scheduled,
+    Backoff, Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, RateLimit,
+    Retried, Scheduled,
 };
 
 fn now() -> SystemTime {
@@ -732,8 +733,41 @@ fn consumers_get_no_more_in_any_span_than_the_rate_limit_says_and_all_in_the_end
 }
 
 #[test]
+fn a_limit_that_the_store_keeps_holds_over_a_restart() {
+    let per = Duration::from_millis(200);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("timeouts");
+    let timer = DurableTimer::open(&file).unwrap();
+    timer.limit_rate(Some(RateLimit { timeouts: 2, per })).unwrap();
+    for n in 0..6 {
+        timer.schedule(&n.to_string(), now(), b"").unwrap().wait().unwrap();
+    }
+    let take_three = |timer: DurableTimer| {
+        let taken = [(); 3].map(|()| {
+            let before = std::time::Instant::now();
+            take(&timer).ack();
+            (before, std::time::Instant::now())
+        });
+        timer.close().unwrap();
+        taken
+    };
+    let mut taken = take_three(timer).to_vec();
+    taken.extend(take_three(DurableTimer::open(&file).unwrap()));
+    for some in taken.windows(3) {
+        let since = some[2].1 - some[0].0;
+        assert!(per <= since, "{since:?}");
+    }
+    let timer = DurableTimer::open(&file).unwrap();
+    timer.limit_rate(None).unwrap();
+    timer.close().unwrap();
+}
+
+#[test]
 fn a_rate_limit_of_none_and_one_in_no_time_are_refused() {
+    let timer = DurableTimer::builder().open_store(MemoryStore::default()).unwrap();
     for (timeouts, per) in [(0, Duration::from_secs(1)), (1, Duration::ZERO)] {
+        let error = timer.limit_rate(Some(RateLimit { timeouts, per })).unwrap_err();
+        assert!(matches!(error, Error::Setting { setting: "rate_limit", .. }), "{error}");
         let builder = DurableTimer::builder().rate_limit(timeouts, per);
         let error = builder.open_store(MemoryStore::default()).unwrap_err();
         assert!(matches!(error, Error::Setting { setting: "rate_limit", .. }), "{error}");

@@ -372,9 +372,8 @@ impl Store for Shared {
         self.given_back |= !wanted && given_back == [0];
         let held = vec![Lease { partition: 0, epoch: 1 }];
         let good_for = Some(std::time::Duration::from_secs(9));
-        let (share, owners, others_end, clock) = (1, 2, None, Some(0));
-        let (is_paused, yielding) = (false, Vec::new());
-        Ok(Leases { held, share, owners, good_for, others_end, clock, is_paused, yielding })
+        let leases = self.store.lease(wanted, given_back)?;
+        Ok(Leases { held, good_for, owners: 2, clock: Some(0), ..leases })
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

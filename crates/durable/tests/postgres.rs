@@ -3,6 +3,7 @@
 mod conditions;
 mod dead;
 mod fleet;
+mod limit;
 mod live;
 #[cfg(feature = "cli")]
 mod operator;
@@ -206,7 +207,7 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
 fn what_recurs_is_acked_and_scheduled_in_one_change_also_by_another_worker() {
     let Some(server) = Server::start() else { return };
     let url = server.tables();
-    let workers = [worker(&url, LEASE), worker(&url, LEASE)];
+    let workers = [worker(&url, LEASE * 4), worker(&url, LEASE * 4)];
     let put = workers[0].schedule("tick", now(), b"1").unwrap();
     put.wait().unwrap();
     let every = Recurring::every(Duration::from_millis(1)).missed(MissedTick::Burst);
@@ -501,7 +502,7 @@ fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {
     let begin = now();
     let mut scheduled = HashSet::new();
     let mut crashed = 0;
-    for round in 0..rounds {
+    let mut schedule = |put: &mut postgres::Client, round: u32| {
         let mut transaction = put.transaction().unwrap();
         // The transaction is over before the first is due, on any machine.
         let begin = now() + AHEAD;
@@ -512,8 +513,15 @@ fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {
             scheduled.insert(name);
         }
         transaction.commit().unwrap();
-        let wait = begin.duration_since(now()).unwrap_or_default();
-        thread::sleep(wait + Duration::from_millis(fastrand::u64(200..1_000)));
+        begin
+    };
+    let mut next = schedule(&mut put, 0);
+    for round in 0..rounds {
+        thread::sleep(next.duration_since(now()).unwrap_or_default());
+        if round + 1 < rounds {
+            next = schedule(&mut put, round + 1);
+        }
+        thread::sleep(Duration::from_millis(fastrand::u64(200..1_000)));
         let victim = fastrand::usize(0..workers.len());
         if round % 2 == 0 {
             workers[victim].kill().unwrap();

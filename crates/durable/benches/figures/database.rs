@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use postgres::{Client, NoTls};
-use tickwheel_durable::{Due, DurableTimer, PostgresStore};
+use tickwheel_durable::{Due, DurableTimer, Fleet, PostgresStore, join_fleet, move_partition};
 
 use crate::{PAYLOAD, Result, memory, peak, quantile, quantiles};
 
@@ -172,6 +172,14 @@ fn processor(client: &mut Client) -> Option<f64> {
         }
     }
     Some(ticks as f64 / 100.0)
+}
+
+/// Returns those that this process has used.
+fn own() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / 100.0)
 }
 
 /// Threads that take the due timeouts of all workers, and remember how late each was.
@@ -470,6 +478,62 @@ fn lives(place: &Place, pending: u64, names: &str) -> Result<Done> {
         timer.close()?;
     }
     Ok(done)
+}
+
+/// What a timeout costs from its put to its ack, where a fleet of 1, 2 and 4 databases has them.
+pub(crate) fn fleets(url: &str, count: u64) -> Result<()> {
+    for databases in [1, 2, 4] {
+        let places: Vec<Place> = ["fleet_1", "fleet_2", "fleet_3", "fleet_4"][..databases]
+            .iter()
+            .map(|name| Place::new(url, name))
+            .collect::<Result<_>>()?;
+        let stores = places.iter().map(|place| PostgresStore::connect(&place.url));
+        let mut stores: Vec<PostgresStore> = stores.collect::<std::result::Result<_, _>>()?;
+        let (first, others) = stores.split_first_mut().expect("there is one");
+        for new in &mut *others {
+            join_fleet(new, first)?;
+        }
+        for partition in 0..64 {
+            if let Some(other) = (partition as usize % databases).checked_sub(1) {
+                move_partition(first, &mut others[other], partition, |_| ())?;
+            }
+        }
+        drop(stores);
+        let urls: Vec<&str> = places.iter().map(|place| &*place.url).collect();
+        let fleet = Fleet::connect(&urls)?;
+        assert!(fleet.try_recv()?.is_none(), "nothing is due");
+        let partitions = || fleet.stats().iter().map(|(_, stats)| stats.partitions).sum::<usize>();
+        until("it has all partitions", || partitions() == 64)?;
+        let mut client = places[0].client()?;
+        let before = processor(&mut client).zip(own());
+        let began = Instant::now();
+        let begin = SystemTime::now() + Duration::from_secs(15);
+        let mut commits = Vec::new();
+        for n in 0..count {
+            let name = format!("{:032x}", fastrand::u128(..));
+            commits.push(fleet.schedule(&name, begin + Duration::from_micros(n * 50), &PAYLOAD)?);
+        }
+        for commit in commits {
+            commit.wait()?;
+        }
+        let put = began.elapsed().as_secs_f64();
+        for _ in 0..count {
+            fleet.recv_timeout(LONGEST)?.ok_or("not all came")?.ack();
+        }
+        let acked = || fleet.stats().iter().map(|(_, stats)| stats.acked).sum::<u64>();
+        until("all are acked", || count <= acked())?;
+        let used = processor(&mut client).zip(own()).zip(before);
+        let each = |now: f64, before: f64| (now - before) * 1e6 / count as f64;
+        let used = used.map_or_else(
+            || "?".to_owned(),
+            |(now, before)| {
+                format!("{:.0} and {:.0} here", each(now.0, before.0), each(now.1, before.1))
+            },
+        );
+        println!("| {databases} databases, {:.0} puts/s | | | {used} | | |", count as f64 / put);
+        fleet.close()?;
+    }
+    Ok(())
 }
 
 /// 10,000 timeouts are due per second for ten seconds, and `pending` more are far away.

@@ -13,7 +13,8 @@
 //! `silent` and `payload`, one after another. Each prints its goals, and whether it has met them.
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
-//! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to `ROWS`.
+//! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to `ROWS`,
+//! and `fleets` where 1, 2 and 4 databases share the partitions.
 //!
 //! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
 //!
@@ -72,7 +73,7 @@ fn run(words: &[&str]) -> Result<()> {
         #[cfg(feature = "postgres")]
         [
             figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "moved"
-            | "silent" | "payload" | "scale"),
+            | "silent" | "payload" | "scale" | "fleets"),
             ref rest @ ..,
         ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
@@ -127,6 +128,9 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
     }
     if figure == "scale" {
         database::scale(url, number("", 1_000_000)?)?;
+    }
+    if figure == "fleets" {
+        database::fleets(url, number("", 200_000)?)?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@
 mod commits;
 mod flights;
 mod front;
+mod limit;
 mod load;
 mod manner;
 pub(crate) mod outbox;
@@ -25,10 +26,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::store::{Leases, Position, Row};
+use crate::store::{Leases, Position, RateLimit, Row};
 use crate::values::time;
 use flights::Flights;
 use front::Front;
+use limit::Limit;
 use manner::Manner;
 use outbox::Outbox;
 use pace::Pace;
@@ -85,6 +87,9 @@ pub(crate) struct Keeper<T> {
     pub(crate) is_paused: bool,
     /// When one of this process has said so: a call for leases from before does not know.
     pause_told: Option<u64>,
+    /// What all owners of the store together may hand out, and when one of this process has said so.
+    limit: Limit,
+    limit_told: Option<u64>,
     pace: Option<Pace>,
     /// The steady time until which the pace lets nothing be handed out.
     paced_until: u64,
@@ -116,6 +121,8 @@ impl<T> Keeper<T> {
         Self {
             is_paused: false,
             pause_told: None,
+            limit: Limit::default(),
+            limit_told: None,
             pace: config.rate.map(Pace::new),
             paced_until: 0,
             config,
@@ -221,12 +228,12 @@ impl<T> Keeper<T> {
         if self.released {
             return None;
         }
-        if self.config.visibility.is_some() || self.pace.is_some() {
+        if self.config.visibility.is_some() || self.pace.is_some() || self.limit.pace.is_some() {
             for (number, taken) in outbox.taken() {
                 if let Some(visibility) = self.config.visibility {
                     self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
                 }
-                if let Some(pace) = &mut self.pace {
+                for pace in self.pace.iter_mut().chain(&mut self.limit.pace) {
                     pace.note(taken);
                 }
             }
@@ -265,6 +272,9 @@ impl<T> Keeper<T> {
         {
             let due = now.steady.saturating_add(deadline.saturating_sub(time));
             at(due.max(self.paced_until));
+            if let Some(grows) = self.limit.grows_at(now.steady, self.spans()) {
+                at(grows);
+            }
         }
         if self.is_pending {
             return wake;
@@ -462,6 +472,7 @@ impl<T> Keeper<T> {
         if self.tenure.is_over(now) {
             self.recall(now, outbox);
             self.tenure.clear();
+            self.limit.end();
             self.forget();
         }
         if self.flights.are_held_up_for(HELD, now) && !self.is_closing() {
@@ -509,9 +520,14 @@ impl<T> Keeper<T> {
         self.notice_held(now, outbox);
         self.is_sated = false;
         self.paced_until = 0;
+        if self.limit.settle(now.steady, self.spans()) < outbox.len() {
+            // There are more workers now.
+            self.recall(now, outbox);
+        }
         while self.has_room_to_fly() {
-            if let Some(pace) = &mut self.pace {
-                let next = pace.next(now.steady, outbox.len() + self.flights.counting);
+            let ready = outbox.len() + self.flights.counting;
+            for pace in self.pace.iter_mut().chain(&mut self.limit.pace) {
+                let next = pace.next(now.steady, ready);
                 outbox.is_paced = next.is_none();
                 self.paced_until = next.unwrap_or(u64::MAX);
                 if now.steady < self.paced_until {
@@ -678,6 +694,13 @@ impl<T> Keeper<T> {
         if self.pause_told.is_none_or(|told| told < call.asked) {
             self.set_paused(now, outbox, leases.is_paused);
         }
+        if self.limit_told.is_none_or(|told| told < call.asked) {
+            self.limit.set(leases.rate_limit.map(Rate::from));
+        }
+        match call.wanted || leases.good_for.is_none() {
+            true => self.limit.tell(now.steady, leases.owners, leases.owners_before),
+            false => self.limit.end(),
+        }
         let (share, yielding) = (leases.share, leases.yielding.clone());
         match self.tenure.take(now, call.asked, leases) {
             None => {}
@@ -692,6 +715,17 @@ impl<T> Keeper<T> {
     pub(crate) fn pause(&mut self, now: Now, outbox: &mut Outbox, pauses: bool) {
         self.pause_told = Some(now.steady);
         self.set_paused(now, outbox, pauses);
+    }
+
+    /// Keeps this limit from now on, after the store has noted it.
+    pub(crate) fn limit_rate(&mut self, now: Now, limit: Option<RateLimit>) {
+        self.limit_told = Some(now.steady);
+        self.limit.set(limit.map(Rate::from));
+    }
+
+    /// How long what another owner may take counts: a lease, where there are others.
+    fn spans(&self) -> u64 {
+        if self.tenure.is_shared() { self.tenure.good_for() } else { 0 }
     }
 
     fn set_paused(&mut self, now: Now, outbox: &mut Outbox, pauses: bool) {

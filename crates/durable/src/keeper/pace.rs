@@ -18,6 +18,11 @@ impl Pace {
         Self { rate, taken: VecDeque::new() }
     }
 
+    /// Sets how many consumers may take from now on.
+    pub(super) fn set(&mut self, timeouts: usize) {
+        self.rate.timeouts = timeouts;
+    }
+
     pub(super) fn note(&mut self, steady: u64) {
         self.taken.push_back(steady);
     }

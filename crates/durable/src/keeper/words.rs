@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use crate::Error;
 use crate::error::caught;
-use crate::store::{Change, Done, Leases, Limit, Loaded, Settlement, Start, Store};
+use crate::store::{Change, Done, Leases, Limit, Loaded, RateLimit, Settlement, Start, Store};
+use crate::values::milliseconds;
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -42,10 +43,16 @@ pub(crate) struct Config {
 }
 
 /// The most timeouts that consumers may take in any span of so many milliseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) timeouts: usize,
     pub(crate) per: u64,
+}
+
+impl From<RateLimit> for Rate {
+    fn from(limit: RateLimit) -> Self {
+        Self { timeouts: limit.timeouts, per: milliseconds(limit.per) }
+    }
 }
 
 /// The present.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Error;
 use crate::store::{
     Act, Change, Changed, Dead, DeadPage, Done, Filling, Held, Lease, Leases, Limit, Loaded,
-    Outcome, Page, Position, Put, Replaced, Row, Settlement, Start, Store, Then,
+    Outcome, Page, Position, Put, RateLimit, Replaced, Row, Settlement, Start, Store, Then,
 };
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
@@ -38,7 +38,7 @@ impl Store for MemoryStore {
         let mut tables = self.tables();
         tables.epochs[0] += 1;
         let lease = Lease { partition: 0, epoch: tables.epochs[0] };
-        Ok(Leases::of_one(lease, tables.is_paused))
+        Ok(Leases::of_one(lease, tables.is_paused, tables.rate_limit))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
@@ -88,6 +88,15 @@ impl Store for MemoryStore {
         self.tables().is_paused = pauses;
         Ok(())
     }
+
+    fn rate_limit(&mut self) -> Result<Option<RateLimit>, Error> {
+        Ok(self.tables().rate_limit)
+    }
+
+    fn limit_rate(&mut self, limit: Option<RateLimit>) -> Result<(), Error> {
+        self.tables().rate_limit = limit;
+        Ok(())
+    }
 }
 
 /// Rows in partitions, and the newest epoch of each.
@@ -100,6 +109,7 @@ pub(crate) struct Tables {
     number: u64,
     pub(crate) epochs: Vec<u64>,
     is_paused: bool,
+    rate_limit: Option<RateLimit>,
 }
 
 impl Tables {
@@ -111,6 +121,7 @@ impl Tables {
             number: 0,
             epochs: vec![0; partitions],
             is_paused: false,
+            rate_limit: None,
         }
     }
 

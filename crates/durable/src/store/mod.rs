@@ -146,6 +146,19 @@ pub trait Store: Send {
         Ok(false)
     }
 
+    /// Notes how many timeouts the consumers of all owners together may take, or that there is no
+    /// limit. What was noted survives as a commit does, and [`lease`](Self::lease) tells it to each
+    /// owner. The default cannot.
+    fn limit_rate(&mut self, limit: Option<RateLimit>) -> Result<(), Error> {
+        let _ = limit;
+        Err(Error::store("limit the rate", "this store cannot keep it"))
+    }
+
+    /// Returns that limit, where there is one. The default has none.
+    fn rate_limit(&mut self) -> Result<Option<RateLimit>, Error> {
+        Ok(None)
+    }
+
     /// Opens the store once more, for what operators read while the timer works. `None`, which is
     /// the default: they read between the calls of the timer.
     fn again(&self) -> Option<Box<dyn Store>> {
@@ -344,6 +357,23 @@ pub struct Lease {
     pub epoch: u64,
 }
 
+/// The most timeouts that consumers may take in any span of so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// So many; one or more.
+    pub timeouts: usize,
+    /// The span; a millisecond or more.
+    pub per: Duration,
+}
+
+impl RateLimit {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let is_some = 1 <= self.timeouts && Duration::from_millis(1) <= self.per;
+        let (setting, expected) = ("rate_limit", "1 or more in 1 ms or more");
+        if is_some { Ok(()) } else { Err(Error::Setting { setting, expected }) }
+    }
+}
+
 /// What [`Store::lease`] returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leases {
@@ -354,6 +384,8 @@ pub struct Leases {
     /// How many owners want a share of the store. The more they are, the longer acks wait
     /// for each other, so that all together commit as often as one would.
     pub owners: usize,
+    /// How many of them are before this one, in an order that is the same for all.
+    pub owners_before: usize,
     /// How long they are good for, counted from the moment before the call. `None`: for as long as
     /// the store is open.
     pub good_for: Option<Duration>,
@@ -366,29 +398,37 @@ pub struct Leases {
     pub clock: Option<u64>,
     /// Whether nothing is to be handed out, by [`Store::pause`].
     pub is_paused: bool,
+    /// What consumers may take, by [`Store::limit_rate`]. No more owners have a share than may take
+    /// something.
+    pub rate_limit: Option<RateLimit>,
     /// Those of `held` that the owner is to give back whatever its share is.
     pub yielding: Vec<u32>,
 }
 
 /// Returns the share of an owner: all shares together are all partitions, and no two differ by
-/// more than one.
+/// more than one. Those that are before it may be all that have a share.
 #[cfg(any(feature = "postgres", test))]
 pub(crate) fn share(partitions: usize, owners: usize, owners_before: usize) -> usize {
     let owners = owners.max(1);
+    if owners <= owners_before {
+        return 0;
+    }
     partitions / owners + usize::from(owners_before < partitions % owners)
 }
 
 impl Leases {
     /// The lease of the only owner that a store can have.
-    pub(crate) fn of_one(lease: Lease, is_paused: bool) -> Self {
+    pub(crate) fn of_one(lease: Lease, is_paused: bool, rate_limit: Option<RateLimit>) -> Self {
         Self {
             held: vec![lease],
             share: 1,
             owners: 1,
+            owners_before: 0,
             good_for: None,
             others_end: None,
             clock: None,
             is_paused,
+            rate_limit,
             yielding: Vec::new(),
         }
     }

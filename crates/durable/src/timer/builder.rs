@@ -143,7 +143,8 @@ impl Builder {
     /// Sets how many timeouts consumers get at most in any span of `per`. Default: no limit.
     ///
     /// What is retried, dropped or held for too long and comes again counts again. Each timer of a
-    /// store has its own limit. What is due waits in the store, and is late.
+    /// store has its own limit; [`DurableTimer::limit_rate`] sets one for all. What is due waits in
+    /// the store, and is late.
     pub fn rate_limit(mut self, timeouts: usize, per: Duration) -> Self {
         self.config.rate = Some(Rate { timeouts, per: milliseconds(per) });
         self

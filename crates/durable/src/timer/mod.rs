@@ -46,7 +46,7 @@ pub use stream::DueStream;
 use crate::Error;
 use crate::block_on::block_on;
 use crate::keeper::{Cancelled, Found, Retried, Scheduled};
-use crate::store::Change;
+use crate::store::{Change, RateLimit};
 use crate::values::{check, check_name, deadline, lock};
 
 /// A timer whose timeouts survive the process.
@@ -374,6 +374,27 @@ impl DurableTimer {
         self.handle.read(move |store| store.pause(pauses))?;
         let (done, receiver) = oneshot::channel();
         self.handle.send(Message::Pause { pauses, done })?;
+        block_on(receiver).map_err(|_| Error::Closed)
+    }
+
+    /// Sets how many timeouts the consumers of all timers of the store together get at most in any
+    /// span, or that there is no limit. Blocks until the store has answered.
+    ///
+    /// The timers share it evenly, and hear of it as of a [`pause`](Self::pause). While they come
+    /// and go they take less, not more: one that begins, or whose leases ran out, takes nothing for
+    /// such a span and a lease, and what is due with it waits. The timers must have leases that are
+    /// equally long. Each database of a fleet has a limit of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`pause`](Self::pause), and [`Error::Setting`] for no timeouts or no time.
+    pub fn limit_rate(&self, limit: Option<RateLimit>) -> Result<(), Error> {
+        if let Some(limit) = limit {
+            limit.check()?;
+        }
+        self.handle.read(move |store| store.limit_rate(limit))?;
+        let (done, receiver) = oneshot::channel();
+        self.handle.send(Message::Limit { limit, done })?;
         block_on(receiver).map_err(|_| Error::Closed)
     }
 

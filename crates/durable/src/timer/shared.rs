@@ -19,7 +19,7 @@ use crate::Error;
 use crate::keeper::Call;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Command, Config, Found, Settled};
-use crate::store::{Damaged, Store};
+use crate::store::{Damaged, RateLimit, Store};
 use crate::values::lock;
 
 #[derive(Debug)]
@@ -192,6 +192,11 @@ pub(super) enum Message {
     /// The store was paused, or resumed.
     Pause {
         pauses: bool,
+        done: oneshot::Sender<()>,
+    },
+    /// The store has noted a rate.
+    Limit {
+        limit: Option<RateLimit>,
         done: oneshot::Sender<()>,
     },
     Wake,

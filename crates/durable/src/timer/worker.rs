@@ -210,6 +210,10 @@ impl Worker {
                 self.keeper.pause(now, &mut lock(&self.shared.outbox), pauses);
                 let _ = done.send(());
             }
+            Message::Limit { limit, done } => {
+                self.keeper.limit_rate(self.now(), limit);
+                let _ = done.send(());
+            }
             Message::Wake => {}
         }
     }

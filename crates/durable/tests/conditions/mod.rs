@@ -72,14 +72,14 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
         ]
     };
     let set = |setting: &str, back: &str| {
-        [setting, back].map(|setting| format!("alter role worker {setting}; {CUT}"))
+        [setting, back].map(|setting| format!("alter role ROLE {setting}; {CUT}"))
     };
     let both = |begin: &str, end: &str| [begin.to_owned(), end.to_owned()];
-    for [begin, end] in [
+    let cases = [
         set("nologin", "login"),
         set("connection limit 0", "connection limit -1"),
         set("set default_transaction_read_only = on", "reset default_transaction_read_only"),
-        both("revoke all on tickwheel_due from worker", "grant all on tickwheel_due to worker"),
+        both("revoke all on tickwheel_due from ROLE", "grant all on tickwheel_due to ROLE"),
         both(
             "alter table tickwheel_due enable row level security;
              create policy house on tickwheel_due using (name like 'd%')",
@@ -88,62 +88,79 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
         raise("53100", "tickwheel_due", "the disk is full"),
         raise("53200", "tickwheel_worker", "out of shared memory"),
         raise("40001", "tickwheel_due", "could not serialize"),
-    ] {
-        let url = server.database();
-        let mut owner = client(&url);
-        let tables = tickwheel_durable::MIGRATION;
-        owner
-            .batch_execute(&format!(
-                "create role worker login; {tables};
-                 grant all on all tables in schema public to worker;
-                 grant all on all sequences in schema public to worker"
-            ))
-            .unwrap();
-        let timer = worker(&url.replace("tickwheel@", "worker@"), Duration::from_secs(1));
-        until("it owns all", || timer.stats().partitions == 64);
-        let before = schedule(&timer, "before", 100);
-        owner.batch_execute(&begin).unwrap();
-        thread::sleep(Duration::from_secs(2));
-        let during = timer.schedule("during", now() + HOUR, b"").unwrap().wait();
-        println!("{begin}: {:?}", during.as_ref().map_err(ToString::to_string));
-        assert!(begin.contains("tickwheel_worker") || during.is_err(), "{begin}");
-        owner.batch_execute(&end).unwrap();
-        take_all(&[&timer], before);
-        take_all(&[&timer], schedule(&timer, "after", 20));
-        drop(timer.close());
-        owner.batch_execute("drop owned by worker; drop role worker").unwrap();
-    }
+    ];
+    // Each waits for a while, so they take place at once.
+    thread::scope(|scope| {
+        for (n, case) in cases.into_iter().enumerate() {
+            let server = &server;
+            scope.spawn(move || {
+                let role = format!("worker_{n}");
+                let [begin, end] = case.map(|statement| statement.replace("ROLE", &role));
+                let url = server.database();
+                let mut owner = client(&url);
+                let tables = tickwheel_durable::MIGRATION;
+                owner
+                    .batch_execute(&format!(
+                        "create role {role} login; {tables};
+                         grant all on all tables in schema public to {role};
+                         grant all on all sequences in schema public to {role}"
+                    ))
+                    .unwrap();
+                let timer =
+                    worker(&url.replace("tickwheel@", &format!("{role}@")), Duration::from_secs(2));
+                until("it owns all", || timer.stats().partitions == 64);
+                let before = schedule(&timer, "before", 100);
+                owner.batch_execute(&begin).unwrap();
+                thread::sleep(Duration::from_secs(3));
+                let during = timer.schedule("during", now() + HOUR, b"").unwrap().wait();
+                println!("{begin}: {:?}", during.as_ref().map_err(ToString::to_string));
+                assert!(begin.contains("tickwheel_worker") || during.is_err(), "{begin}");
+                owner.batch_execute(&end).unwrap();
+                take_all(&[&timer], before);
+                take_all(&[&timer], schedule(&timer, "after", 20));
+                drop(timer.close());
+                owner.batch_execute(&format!("drop owned by {role}; drop role {role}")).unwrap();
+            });
+        }
+    });
 }
 
 /// As `VACUUM FULL`, `ALTER TABLE` and `REINDEX` do it.
 #[test]
 fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
     let Some(server) = Server::start() else { return };
-    for table in ["due", "partition", "worker", "meta"] {
-        for mode in ["access exclusive", "share"] {
-            let url = server.database();
-            let timers = [(); 2].map(|()| worker(&url, Duration::from_secs(1)));
-            let all = timers.each_ref();
-            take_all(&all, schedule(&timers[0], "first", 100));
-            let mut names = schedule(&timers[1], "before", 100);
-            let mut other = client(&url);
-            let mut lunch = other.transaction().unwrap();
-            lunch.batch_execute(&format!("lock table tickwheel_{table} in {mode} mode")).unwrap();
-            thread::sleep(Duration::from_secs(2));
-            let during = timers[0].schedule("during", now(), b"").unwrap().wait();
-            println!("{table} {mode}: {:?}", during.as_ref().map_err(ToString::to_string));
-            lunch.rollback().unwrap();
-            names.extend(during.ok().map(|_| "during".to_owned()));
-            take_all(&all, names);
-            // What failed last may have been acks: until they are tried again, puts are refused.
-            until("a put is taken", || {
-                timers[1].schedule("probe", now() + HOUR, b"").unwrap().wait().is_ok()
-            });
-            take_all(&all, schedule(&timers[1], "after", 100));
-            // On a busy machine the other may have taken over what was acked last.
-            timers.into_iter().for_each(|timer| drop(timer.close()));
+    thread::scope(|scope| {
+        for table in ["due", "partition", "worker", "meta"] {
+            for mode in ["access exclusive", "share"] {
+                let server = &server;
+                scope.spawn(move || {
+                    let url = server.database();
+                    let timers = [(); 2].map(|()| worker(&url, Duration::from_secs(2)));
+                    let all = timers.each_ref();
+                    take_all(&all, schedule(&timers[0], "first", 100));
+                    let mut names = schedule(&timers[1], "before", 100);
+                    let mut other = client(&url);
+                    let mut lunch = other.transaction().unwrap();
+                    lunch
+                        .batch_execute(&format!("lock table tickwheel_{table} in {mode} mode"))
+                        .unwrap();
+                    thread::sleep(Duration::from_secs(3));
+                    let during = timers[0].schedule("during", now(), b"").unwrap().wait();
+                    println!("{table} {mode}: {:?}", during.as_ref().map_err(ToString::to_string));
+                    lunch.rollback().unwrap();
+                    names.extend(during.ok().map(|_| "during".to_owned()));
+                    take_all(&all, names);
+                    // What failed last may have been acks: until they are tried again, puts are refused.
+                    until("a put is taken", || {
+                        timers[1].schedule("probe", now() + HOUR, b"").unwrap().wait().is_ok()
+                    });
+                    take_all(&all, schedule(&timers[1], "after", 100));
+                    // On a busy machine the other may have taken over what was acked last.
+                    timers.into_iter().for_each(|timer| drop(timer.close()));
+                });
+            }
         }
-    }
+    });
 }
 
 /// They do not wait for each other for as long as the lock is there: it is there until all have
@@ -343,7 +360,7 @@ fn wait_for_standby(sql: &mut Client, name: &str) {
     });
 }
 
-const CUT: &str = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'worker'";
+const CUT: &str = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'ROLE'";
 
 /// Settings that are allowed, and that somebody may have.
 const SETTINGS: [&str; 36] = [

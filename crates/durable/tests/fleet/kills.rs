@@ -11,7 +11,7 @@ use postgres::Client;
 use tickwheel_durable::{Cancelled, DurableTimer, Error, Scheduled, cancel_in, schedule_in};
 
 use super::command::{command, run};
-use super::{KNOWS_FLEETS, LEASE, cut, fleet, names, of, store};
+use super::{KNOWS_FLEETS, LEASE, cut, fleet, names, names_of, of, store};
 use crate::server::{Server, client};
 use crate::{HOUR, LONG, now, until, worker};
 
@@ -263,8 +263,7 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
         std::env::var("TICKWHEEL_DURABLE_MOVES").map_or(12, |rounds| rounds.parse().unwrap());
     let urls = fleet::<2>(&server);
     let mut sql = client(&urls[0]);
-    let mut all: Vec<String> =
-        MOVED.iter().flat_map(|partition| names(&mut sql, *partition, NAMES)).collect();
+    let mut all = names_of(&mut sql, &MOVED, NAMES);
     fastrand::shuffle(&mut all);
     let account = Account {
         names: all,
@@ -273,7 +272,7 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
         is_over: AtomicBool::new(false),
     };
     let timers: Vec<DurableTimer> =
-        urls.iter().flat_map(|url| [worker(url, LEASE), worker(url, LEASE)]).collect();
+        urls.iter().flat_map(|url| [(); 2].map(|()| worker(url, LEASE / 2))).collect();
     // One at each.
     let callers = [timers[0].clone(), timers[2].clone()];
     let is_empty = AtomicBool::new(false);
@@ -472,6 +471,6 @@ const HOLD: &str = "create function hold() returns trigger language plpgsql as $
 const WAITS: &str = "select from pg_locks join pg_stat_activity using (pid)
      where not granted and locktype = 'advisory' and objid = 99 and application_name = 'mover'";
 
-/// The partitions that are moved, and how many names of each there are at most.
+/// The partitions that are moved, and how many names of them there are at most.
 const MOVED: [i32; 4] = [3, 17, 40, 63];
-const NAMES: i64 = 20_000;
+const NAMES: i64 = 80_000;

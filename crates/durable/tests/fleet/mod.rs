@@ -41,9 +41,14 @@ fn place(url: &str) -> &str {
 
 /// So many names of a partition.
 fn names(sql: &mut Client, partition: i32, count: i64) -> Vec<String> {
+    names_of(sql, &[partition], count)
+}
+
+/// So many names of several partitions together.
+fn names_of(sql: &mut Client, partitions: &[i32], count: i64) -> Vec<String> {
     let names = "select 'order ' || n from generate_series(1, 2000000) n
-         where ('x' || left(md5('order ' || n), 8))::bit(32)::int & 63 = $1 limit $2";
-    let rows = sql.query(names, &[&partition, &count]).unwrap();
+         where ('x' || left(md5('order ' || n), 8))::bit(32)::int & 63 = any($1) limit $2";
+    let rows = sql.query(names, &[&partitions, &count]).unwrap();
     assert_eq!(rows.len() as i64, count);
     rows.iter().map(|row| row.get(0)).collect()
 }
@@ -513,6 +518,34 @@ fn a_timeout_that_is_put_off_again_and_again_does_not_keep_a_partition_from_movi
     );
 }
 
+#[test]
+fn a_move_waits_while_somebody_else_has_locked_what_it_needs() {
+    let Some(server) = Server::start() else { return };
+    let mut urls = fleet::<2>(&server);
+    let put = "select tickwheel_schedule(name, now() + interval '1 h', '')
+               from unnest($1::text[]) name";
+    let mut sql = client(&urls[0]);
+    let names = names(&mut sql, MOVED, 3);
+    sql.execute(put, &[&names]).unwrap();
+    for (is_new, table) in [
+        (true, "tickwheel_partition"),
+        (true, "tickwheel_due"),
+        (true, "tickwheel_dead"),
+        (false, "tickwheel_changed"),
+        (false, "tickwheel_dead"),
+    ] {
+        let mut lock = client(&urls[usize::from(is_new)]);
+        lock.batch_execute(&format!("begin; lock table {table}")).unwrap();
+        thread::scope(|scope| {
+            // Longer than it waits for any lock.
+            scope.spawn(|| lock.batch_execute("select pg_sleep(0.5); commit").unwrap());
+            move_partition(&mut store(&urls[0]), &mut store(&urls[1]), MOVED as u32, |_| ())
+                .unwrap();
+        });
+        urls.reverse();
+    }
+}
+
 /// What it waits for is looked at in the namespace too.
 #[test]
 fn a_move_from_a_namespace_waits_for_an_open_transaction() {
@@ -698,7 +731,7 @@ fn a_database_whose_join_was_refused_and_that_joined_another_fleet_is_of_that_al
 #[test]
 fn two_that_join_each_other_at_once_do_not_both_give_all_away() {
     let Some(server) = Server::start() else { return };
-    for _ in 0..8 {
+    for _ in 0..4 {
         let [one, two] = [(); 2].map(|()| server.tables());
         let join = |new: &str, member: &str| join_fleet(&mut store(new), &mut store(member));
         let joined = thread::scope(|scope| {
@@ -708,6 +741,34 @@ fn two_that_join_each_other_at_once_do_not_both_give_all_away() {
         let homes = [&one, &two].map(|url| store(url).homes().unwrap());
         let here = homes.iter().flat_map(|homes| &homes.partitions);
         assert_eq!(here.filter(|home| home.state.is_here()).count(), 64, "{joined:?}");
+    }
+}
+
+/// Each may begin as soon as the others have begun, or only when they have ended.
+#[test]
+fn of_three_that_join_each_other_in_a_ring_not_all_give_all_away() {
+    let Some(server) = Server::start() else { return };
+    for _ in 0..3 {
+        let urls = [(); 3].map(|()| server.tables());
+        // So that all have looked before one gives anything away.
+        let mut locks = urls.each_ref().map(|url| client(url));
+        for lock in &mut locks {
+            lock.batch_execute("begin; lock table tickwheel_worker").unwrap();
+        }
+        thread::scope(|scope| {
+            for n in 0..3 {
+                let [new, member] = [&urls[n], &urls[(n + 1) % 3]];
+                scope.spawn(|| drop(join_fleet(&mut store(new), &mut store(member))));
+            }
+            fastrand::shuffle(&mut locks);
+            for lock in &mut locks {
+                thread::sleep(Duration::from_millis(fastrand::u64(0..200)));
+                lock.batch_execute("rollback").unwrap();
+            }
+        });
+        let homes = urls.each_ref().map(|url| store(url).homes().unwrap());
+        let mut here = homes.iter().flat_map(|homes| &homes.partitions);
+        assert!(here.any(|home| home.state.is_here()), "{homes:?}");
     }
 }
 

@@ -33,9 +33,29 @@ impl Server {
             return None;
         };
         let server = Self::new(programs);
-        server.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
+        server.make();
         server.go();
         Some(server)
+    }
+
+    /// Makes its files. That takes a while, so tests keep a copy for those that start later.
+    fn make(&self) {
+        let version = self.programs.components().rev().nth(1).unwrap();
+        let kept =
+            option_env!("CARGO_TARGET_TMPDIR").map(|folder| Path::new(folder).join("postgresql"));
+        let copied = kept.as_ref().map(|kept| kept.join(version)).filter(|copied| copied.exists());
+        if let Some(copied) = copied {
+            return copy(&copied, &self.data());
+        }
+        self.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
+        if let Some(kept) = kept {
+            fs::create_dir_all(&kept).unwrap();
+            let part = tempfile::tempdir_in(&kept).unwrap();
+            let data = part.path().join("data");
+            copy(&self.data(), &data);
+            // Unless another was faster.
+            let _ = fs::rename(data, kept.join(version));
+        }
     }
 
     fn new(programs: PathBuf) -> Self {
@@ -140,6 +160,12 @@ impl Drop for Server {
         }
         let _ = command.status();
     }
+}
+
+/// Copies a folder, with its owner if it may.
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-Rp").arg(from).arg(to).status().unwrap();
+    assert!(status.success(), "cp {from:?} {to:?}: {status}");
 }
 
 pub(crate) fn client(url: &str) -> Client {

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tickwheel_durable::move_all;
-use tickwheel_durable::store::{Change, Limit, Position};
+use tickwheel_durable::store::{Change, Limit, Position, RateLimit};
 
 use failure::Failure;
 use place::{Opened, PAGE, Place, change_each, each_dead, each_page};
@@ -147,6 +147,27 @@ enum Command {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]
         place: Place,
+    },
+
+    /// Limits how many timeouts the consumers of all timers together get.
+    ///
+    /// Workers hear of it within a quarter of their lease.
+    Limit {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// At most so many in any span of `--per`.
+        #[arg(long, requires = "per", required_unless_present = "none")]
+        timeouts: Option<std::num::NonZeroUsize>,
+
+        /// The span, as `500ms`, `1s` or `1h`.
+        #[arg(long, requires = "timeouts", value_parser = span)]
+        per: Option<Duration>,
+
+        /// There is no limit from now on.
+        #[arg(long, conflicts_with = "timeouts")]
+        none: bool,
     },
 
     /// Shows how much is pending and overdue.
@@ -346,6 +367,11 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
         Command::Move { from, to, json } => move_to(&from, &to, json, output),
         Command::Pause { place } => Ok(place.open()?.store().pause(true)?),
         Command::Resume { place } => Ok(place.open()?.store().pause(false)?),
+        Command::Limit { place, timeouts, per, none: _ } => {
+            let limit = timeouts.zip(per);
+            let limit = limit.map(|(timeouts, per)| RateLimit { timeouts: timeouts.get(), per });
+            Ok(place.open()?.store().limit_rate(limit)?)
+        }
         Command::Stats { place, prefix: Some(Prefix(prefix)), json } => {
             stats_of(&mut place.open()?, &prefix, json, output)
         }
@@ -354,6 +380,15 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
             serve::serve(&place, &Manner { listen, changes, token_file }, output)
         }
         Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
+    }
+}
+
+/// Reads a span of a millisecond or more.
+fn span(text: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match Duration::from_millis(1) <= span {
+        true => Ok(span),
+        false => Err("expected 1ms or more".to_owned()),
     }
 }
 
@@ -642,12 +677,16 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
     let one = Limit { rows: 1, bytes: usize::MAX };
     let first = opened.store().list(&Position::start(), u64::MAX, one)?;
     let earliest = first.rows.first().map(|row| show::time(row.deadline));
+    let limit = opened.store().rate_limit()?.map(|RateLimit { timeouts, per }| {
+        format!("{timeouts} per {}", humantime::format_duration(per))
+    });
     let mut facts = vec![
         ("pending", json!(pending)),
         ("overdue", json!(overdue)),
         ("dead", json!(dead)),
         ("earliest", json!(earliest)),
         ("paused", json!(opened.store().is_paused()?)),
+        ("limit", json!(limit)),
     ];
     facts.extend(opened.facts()?);
     print_facts(&facts, json, output)

@@ -298,10 +298,12 @@ impl Database {
             held,
             share,
             owners,
+            owners_before: before,
             good_for: Some(Duration::from_millis(self.lease)),
             others_end: end.map(Duration::from_millis),
             clock: Some(clock),
             is_paused: false,
+            rate_limit: None,
             yielding: Vec::new(),
         }
     }

@@ -1123,10 +1123,12 @@ fn leases(clock: u64) -> Leases {
         held: vec![Lease { partition: 0, epoch: 1 }],
         share: 64,
         owners: 1,
+        owners_before: 0,
         good_for: Some(Duration::from_secs(60)),
         others_end: None,
         clock: Some(clock),
         is_paused: false,
+        rate_limit: None,
         yielding: Vec::new(),
     }
 }

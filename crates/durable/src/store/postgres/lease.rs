@@ -16,6 +16,8 @@ pub(super) struct Wish<'a> {
     pub(super) seconds: f64,
     pub(super) wanted: bool,
     pub(super) given_back: &'a [u32],
+    /// How many workers may have partitions.
+    pub(super) most: usize,
 }
 
 /// What the worker got.
@@ -25,6 +27,8 @@ pub(super) struct Taken {
     pub(super) share: usize,
     /// How many workers share.
     pub(super) owners: usize,
+    /// How many of those are before this one.
+    pub(super) before: usize,
     /// In how many milliseconds the first lease of another runs out.
     pub(super) others_end: Option<u64>,
     /// How many more partitions it would have, if nobody else had locked them.
@@ -63,7 +67,7 @@ pub(super) async fn take_leases(
     let shares = connection.query_one(SHARES, one).await?;
     let [partitions, workers, before] = [0, 1, 2].map(|at| unsigned(shares.get(at)) as usize);
     let others_end = shares.get::<_, Option<i64>>(3).map(unsigned);
-    let share = share(partitions, workers, before);
+    let share = share(partitions, workers.min(wish.most), before);
     // Or it would take what it has just given back.
     if wish.wanted && given.is_empty() && mine.len() < share {
         let most = (share - mine.len()) as i64;
@@ -81,7 +85,7 @@ pub(super) async fn take_leases(
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
     let held = mine.iter().map(lease).collect();
-    Ok(Taken { held, share, owners: workers, others_end, locked, yielding })
+    Ok(Taken { held, share, owners: workers, before, others_end, locked, yielding })
 }
 
 /// Leases of which more is left than they were good for, because the clock of the database was set

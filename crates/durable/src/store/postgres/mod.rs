@@ -29,13 +29,13 @@ use crate::Error;
 use crate::block_on::block_on;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Counted, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement,
-    Start, Store,
+    Change, Counted, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, RateLimit, Row,
+    Settlement, Start, Store,
 };
 use crate::values::milliseconds;
 use connect::{GOODBYE, Place};
 pub(crate) use connection::elsewhere;
-use connection::{Connection, unsigned};
+use connection::{Connection, signed, unsigned};
 pub use fleet::{
     DatabaseId, Home, HomeState, Homes, MovedPartition, abandon_move, join_fleet, move_partition,
 };
@@ -297,31 +297,36 @@ impl Store for PostgresStore {
                 Ok(worker)
             })?);
         }
-        let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
+        let worker = self.worker;
         let mut ahead = self.ahead.clone();
-        let (taken, is_paused, clock) = self.run("take leases from", async |connection| {
-            connection.begin().await?;
-            let taken = match &wish {
-                Some(wish) => take_leases(connection, wish, &mut ahead).await?,
-                None => Taken { owners: 1, ..Taken::default() },
-            };
-            let is_paused = connection.query_one(IS_PAUSED, &[]).await?.get(0);
-            connection.end().await?;
-            // Last, so that little time passes until the worker has it: by so much it is late.
-            let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
-            Ok((taken, is_paused, clock))
-        })?;
+        let (taken, (is_paused, limit), clock) =
+            self.run("take leases from", async |connection| {
+                connection.begin().await?;
+                let meta = connection.meta().await?;
+                let most = meta.1.map_or(usize::MAX, |limit| limit.timeouts);
+                let wish = worker.map(|worker| Wish { worker, seconds, wanted, given_back, most });
+                let taken = match &wish {
+                    Some(wish) => take_leases(connection, wish, &mut ahead).await?,
+                    None => Taken { owners: 1, ..Taken::default() },
+                };
+                connection.end().await?;
+                // Last, so that little time passes until the worker has it: by so much it is late.
+                let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
+                Ok((taken, meta, clock))
+            })?;
         self.ahead = ahead;
         self.tell_locked(taken.locked)?;
-        let Taken { held, share, owners, others_end, yielding, .. } = taken;
+        let Taken { held, share, owners, before, others_end, yielding, .. } = taken;
         let leases = Leases {
             held,
             share,
             owners,
+            owners_before: before,
             good_for: Some(good_for),
             others_end: others_end.map(Duration::from_millis),
             clock: Some(clock),
             is_paused,
+            rate_limit: limit,
             yielding,
         };
         if !wanted && leases.held.is_empty() {
@@ -420,9 +425,29 @@ impl Store for PostgresStore {
     fn is_paused(&mut self) -> Result<bool, Error> {
         self.run("read", async |connection| {
             connection.begin().await?;
-            let is_paused = connection.query_one(IS_PAUSED, &[]).await?.get(0);
+            let (is_paused, _) = connection.meta().await?;
             connection.end().await?;
             Ok(is_paused)
+        })
+    }
+
+    fn rate_limit(&mut self) -> Result<Option<RateLimit>, Error> {
+        self.run("read", async |connection| {
+            connection.begin().await?;
+            let (_, limit) = connection.meta().await?;
+            connection.end().await?;
+            Ok(limit)
+        })
+    }
+
+    fn limit_rate(&mut self, limit: Option<RateLimit>) -> Result<(), Error> {
+        let timeouts = limit.map(|limit| i64::try_from(limit.timeouts).unwrap_or(i64::MAX));
+        let per = limit.map(|limit| signed(milliseconds(limit.per)));
+        self.run("limit the rate of", async |connection| {
+            connection.begin().await?;
+            let limit = "update tickwheel_meta set rate_timeouts = $1, rate_per = $2";
+            connection.query(limit, &[(&timeouts, Type::INT8), (&per, Type::INT8)]).await?;
+            connection.end().await
         })
     }
 
@@ -441,6 +466,18 @@ impl Store for PostgresStore {
     }
 }
 
+impl Connection {
+    /// Returns whether nothing is to be handed out, and how much at most.
+    async fn meta(&self) -> Result<(bool, Option<RateLimit>), tokio_postgres::Error> {
+        let row = self.query_one(META, &[]).await?;
+        let limit = row.get::<_, Option<i64>>(1).zip(row.get(2)).map(|(timeouts, per)| RateLimit {
+            timeouts: unsigned(timeouts) as usize,
+            per: Duration::from_millis(unsigned(per)),
+        });
+        Ok((row.get(0), limit))
+    }
+}
+
 /// How long a lease is good for, if nothing else was said.
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -451,7 +488,8 @@ const CONFLICTS: [SqlState; 2] =
 /// What another database has is not counted, though it may still be here, or be on its way.
 const COUNT: &str = "select count(*) from tickwheel_due where partition in (
        select partition from tickwheel_partition where state in ('here', 'moving'))";
-const IS_PAUSED: &str = "select coalesce(bool_or(paused), false) from tickwheel_meta";
+const META: &str = "select coalesce(bool_or(paused), false), min(rate_timeouts), min(rate_per)
+     from tickwheel_meta";
 
 /// A connection that was idle for so long is made anew; a worker that owns something looks sooner.
 const IDLE: Duration = Duration::from_secs(5);

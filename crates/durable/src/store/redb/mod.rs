@@ -16,6 +16,7 @@ use std::io;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend};
 
@@ -23,8 +24,9 @@ use crate::Error;
 use crate::error::message;
 use crate::store::{
     Change, Counted, Damaged, Dead, DeadPage, Done, Filling, Lease, Leases, Limit, Loaded, Page,
-    Position, Row, Settlement, Start, Store,
+    Position, RateLimit, Row, Settlement, Start, Store,
 };
+use crate::values::milliseconds;
 pub use check::Report;
 use open::{BackendSource, DEFAULT_CACHE, Source};
 use tables::{
@@ -149,19 +151,19 @@ impl Drop for RedbStore {
 
 impl Store for RedbStore {
     fn lease(&mut self, _wanted: bool, _given_back: &[u32]) -> Result<Leases, Error> {
-        let (epoch, is_paused) = self.run("take the lease of", |database, _| {
+        let (epoch, is_paused, limit) = self.run("take the lease of", |database, _| {
             let write = database.begin_write()?;
-            let (epoch, is_paused) = {
+            let found = {
                 let mut meta = write.open_table(META)?;
                 let epoch = meta.get("epoch")?.map_or(0, |epoch| epoch.value()) + 1;
                 meta.insert("epoch", epoch)?;
-                (epoch, meta.get(PAUSED)?.is_some())
+                (epoch, meta.get(PAUSED)?.is_some(), limit_of(&meta)?)
             };
             write.commit()?;
-            Ok((epoch, is_paused))
+            Ok(found)
         })?;
         self.state.numbers = Numbers { epoch, next: 0 };
-        Ok(Leases::of_one(Lease { partition: PARTITION, epoch }, is_paused))
+        Ok(Leases::of_one(Lease { partition: PARTITION, epoch }, is_paused, limit))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
@@ -290,6 +292,28 @@ impl Store for RedbStore {
         })
     }
 
+    fn rate_limit(&mut self) -> Result<Option<RateLimit>, Error> {
+        self.run("read", |database, _| Ok(limit_of(&database.begin_read()?.open_table(META)?)?))
+    }
+
+    fn limit_rate(&mut self, limit: Option<RateLimit>) -> Result<(), Error> {
+        self.run("limit the rate of", |database, _| {
+            let write = database.begin_write()?;
+            {
+                let mut meta = write.open_table(META)?;
+                match limit {
+                    Some(RateLimit { timeouts, per }) => {
+                        meta.insert(TIMEOUTS, timeouts as u64)?;
+                        meta.insert(PER, milliseconds(per))?;
+                    }
+                    None => drop(meta.remove(TIMEOUTS)?),
+                }
+            }
+            write.commit()?;
+            Ok(())
+        })
+    }
+
     fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
         self.run("read", |database, _| {
             let dead = database.begin_read()?.open_table(DEAD)?;
@@ -337,6 +361,21 @@ fn set_aside(database: &Database, damaged: Vec<Key>) -> Result<(), redb::Error> 
     write.commit()?;
     Ok(())
 }
+
+/// Returns the rate that consumers may have.
+fn limit_of(
+    meta: &impl ReadableTable<&'static str, u64>,
+) -> Result<Option<RateLimit>, redb::StorageError> {
+    let limit = meta.get(TIMEOUTS)?.zip(meta.get(PER)?);
+    Ok(limit.map(|(timeouts, per)| RateLimit {
+        timeouts: timeouts.value() as usize,
+        per: Duration::from_millis(per.value()),
+    }))
+}
+
+/// The keys of the rate that consumers may have, where there is one.
+const TIMEOUTS: &str = "rate limit";
+const PER: &str = "rate limit per";
 
 /// The key of what is there while nothing is handed out.
 const PAUSED: &str = "paused";

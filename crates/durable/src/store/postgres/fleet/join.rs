@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::patience::{Turn, WRITERS, patiently};
-use super::{HomeState, Homes};
+use super::{DatabaseId, Home, HomeState, Homes};
 use crate::Error;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::Connection;
@@ -49,6 +49,8 @@ pub fn join_fleet(new: &mut PostgresStore, member: &mut PostgresStore) -> Result
     if let Some(why) = begun.map_err(|why| Error::store(&*doing, why))? {
         return refused(format!("{place} {why}"));
     }
+    // It may have given all away before it began a fleet with this one.
+    let map = member.homes()?;
     let given = patiently(|lock| new.give_all(&map, &place, lock))?;
     match given.map_err(|why| Error::store(&*doing, why))? {
         None => Ok(()),
@@ -99,12 +101,10 @@ impl PostgresStore {
         name: &str,
         lock: Duration,
     ) -> Result<Turn<Option<&'static str>>, Error> {
-        let home = |home: &super::Home| match home.other {
-            Some(other) if !home.state.is_here() => other.to_string(),
-            _ => map.id.to_string(),
-        };
+        let home = |home: &Home| home.other.filter(|_| !home.state.is_here()).unwrap_or(map.id);
         let id = self.homes()?.id;
-        let homes: Vec<String> = map.partitions.iter().map(home).collect();
+        let homes: Vec<DatabaseId> = map.partitions.iter().map(home).collect();
+        let given: Vec<String> = homes.iter().map(DatabaseId::to_string).collect();
         self.run_at("join a fleet with", async |connection| {
             // Nobody puts anything, or takes a partition, between the looks and the end.
             if !connection.begin_locked(lock, "").await? {
@@ -126,8 +126,11 @@ impl PostgresStore {
             let is_alone = format.iter().all(|row| row.get::<_, i32>(0) == 1);
             let why = match (in_use.get(0), in_use.get(1)) {
                 _ if mine.iter().any(|row| !row.get::<_, bool>(0)) => Some("is of a fleet already"),
-                // Two that join each other would both give all away.
-                _ if !is_alone && id < map.id => Some("began a fleet: let the other join it"),
+                // Databases that join each other in a ring would all give all away. What nobody
+                // has joined gets nothing; of the others each gives to smaller ones.
+                _ if !is_alone && homes.iter().any(|home| id <= *home) => {
+                    Some("began a fleet: let the other join it")
+                }
                 _ if !in_use.get::<_, bool>(2) => Some(ENCODING),
                 (true, _) => Some("has timeouts or dead letters: a new one is to be empty"),
                 (_, true) => Some("has workers: they are to begin after it has joined"),
@@ -141,7 +144,7 @@ impl PostgresStore {
                 note_place(connection, &id.to_string(), other).await?;
             }
             note_place(connection, &map.id.to_string(), name).await?;
-            connection.query(GIVE_ALL, &[(&homes as _, Type::TEXT_ARRAY)]).await?;
+            connection.query(GIVE_ALL, &[(&given as _, Type::TEXT_ARRAY)]).await?;
             connection.query(TELL, &[]).await?;
             connection.end().await?;
             Ok(Turn::Done(None))

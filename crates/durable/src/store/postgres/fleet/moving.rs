@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::join::note_place;
-use super::patience::{Turn, patiently};
+use super::patience::{Shrinking, Turn, is_locked, patiently, while_locked};
 use super::{DatabaseId, HomeState};
 use crate::Error;
 use crate::store::postgres::PostgresStore;
-use crate::store::postgres::connection::{Connection, PARTITIONS, Parameter, signed};
+use crate::store::postgres::connection::{Connection, PARTITIONS, Parameter, signed, unsigned};
 use crate::store::postgres::rows::{Reading, read_row};
 use crate::store::{Position, Row};
 
@@ -49,8 +49,9 @@ pub struct MovedPartition {
 ///
 /// To begin, it waits until all transactions have ended that have changed timeouts, and for the
 /// moment in which it takes place, those that have changed some of the partition. It waits in short
-/// turns, so that it holds up nobody else, and for five minutes. The user must be the owner of the
-/// tables, and the servers PostgreSQL 14 or newer, with clocks that differ by less than a second.
+/// turns, so that it holds up nobody else, and for five minutes. It ends too if for so long the
+/// changes that are left to copy become no fewer. The user must be the owner of the tables, and the
+/// servers PostgreSQL 14 or newer, with clocks that differ by less than a second.
 ///
 /// Damaged timeouts stay where they are.
 ///
@@ -79,7 +80,7 @@ pub fn move_partition(
     }
     let (mut moved, mut idle) = (MovedPartition::default(), 0);
     loop {
-        let (old, new) = (from.homes()?, to.homes()?);
+        let (old, new) = (while_locked(|| from.homes())?, while_locked(|| to.homes())?);
         if old.id == new.id {
             return refused("they are one database, or one is a copy of the other");
         }
@@ -117,7 +118,8 @@ pub fn move_partition(
                         "partition {other} is on its way: end that move first, or abandon it"
                     ));
                 }
-                let begun = patiently(|lock| from.begin_move(way, to.place(), lock))?;
+                let begun =
+                    patiently(|lock| while_locked(|| from.begin_move(way, to.place(), lock)))?;
                 begun.map_err(|why| Error::store(&*doing, why))?
             }
             (HomeState::Moving, _) if !is_ours => {
@@ -193,7 +195,7 @@ impl Carrier<'_> {
             let (rows, is_last) = self.from.page(self.way, &after)?;
             if let Some(last) = rows.last() {
                 after = last.position();
-                self.to.stage(self.way, self.token, &rows, &[])?;
+                while_locked(|| self.to.stage(self.way, self.token, &rows, &[]))?;
                 self.moved.timeouts += rows.len() as u64;
                 progress(self.moved.timeouts);
             }
@@ -204,23 +206,46 @@ impl Carrier<'_> {
             }
         }
         while self.copy_dead()? {}
-        while self.catch_up()? {
-            progress(self.moved.timeouts);
+        let mut why = self.catch_up_all(progress)?;
+        if why.is_ok() {
+            why = patiently(|lock| self.give_over(lock, progress))?;
         }
-        let Err(why) = patiently(|lock| self.give_over(lock, progress))? else { return Ok(()) };
         let (partition, place) = (self.way.partition, self.from.place());
-        Err(Error::store(format!("move partition {partition} from {place}"), why))
+        why.map_err(|why| Error::store(format!("move partition {partition} from {place}"), why))
+    }
+
+    /// Copies what has changed, until there is not much more. The inner error: it becomes no less.
+    fn catch_up_all(
+        &mut self,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Result<(), &'static str>, Error> {
+        let mut shrinking = Shrinking::new(u64::MAX, Instant::now());
+        loop {
+            let left = self.from.changed(self.way)?;
+            if !shrinking.goes_on(left, Instant::now()) {
+                return Ok(Err(CHANGES));
+            }
+            // As many, before they are counted again.
+            for _ in 0..=left / SOME as u64 {
+                if !self.catch_up()? {
+                    return Ok(Ok(()));
+                }
+                progress(self.moved.timeouts);
+            }
+        }
     }
 
     /// Copies some of what has changed. Returns whether there may be much more.
     fn catch_up(&mut self) -> Result<bool, Error> {
         let (to, way, token) = (&mut *self.to, self.way, self.token);
-        let copied = self.from.run_with("copy what has changed in", async |connection| {
-            connection.begin().await?;
-            let copied = connection.copy_changed(to, way, token).await?;
-            // What was committed there and not here is copied once more.
-            connection.end().await?;
-            Ok(copied)
+        let copied = while_locked(|| {
+            self.from.run_with("copy what has changed in", async |connection| {
+                connection.begin().await?;
+                let copied = connection.copy_changed(to, way, token).await?;
+                // What was committed there and not here is copied once more.
+                connection.end().await?;
+                Ok(copied)
+            })
         })?;
         self.moved.timeouts += copied.count;
         Ok(copied.is_more)
@@ -230,11 +255,13 @@ impl Carrier<'_> {
     /// whether there are more.
     fn copy_dead(&mut self) -> Result<bool, Error> {
         let (to, way, token) = (&mut *self.to, self.way, self.token);
-        let copied = self.from.run_with("copy dead letters of", async |connection| {
-            connection.begin().await?;
-            let copied = connection.copy_dead(to, way, token).await?;
-            connection.end().await?;
-            Ok(copied)
+        let copied = while_locked(|| {
+            self.from.run_with("copy dead letters of", async |connection| {
+                connection.begin().await?;
+                let copied = connection.copy_dead(to, way, token).await?;
+                connection.end().await?;
+                Ok(copied)
+            })
         })?;
         self.moved.dead += copied.count;
         Ok(copied.is_more)
@@ -253,7 +280,8 @@ impl Carrier<'_> {
                 self.from.yield_until(self.way, Some(YIELD))?;
                 asked = Some(Instant::now());
             }
-            while self.catch_up()? || self.copy_dead()? {}
+            // Or callers who change much keep it from its workers.
+            while (self.catch_up()? || self.copy_dead()?) && began.elapsed() < YIELD {}
             progress(self.moved.timeouts);
             match self.switch(lock)? {
                 Turn::Waits(why) if YIELD < began.elapsed() && why != OWNER => {
@@ -270,7 +298,7 @@ impl Carrier<'_> {
     /// Lets the move take place, if the partition has no owner.
     fn switch(&mut self, lock: Duration) -> Result<Turn<()>, Error> {
         let (to, way, token) = (&mut *self.to, self.way, self.token);
-        let turn = self.from.run_with("move a partition from", async |connection| {
+        let switched = self.from.run_with("move a partition from", async |connection| {
             if !connection.begin_locked(lock, "").await? {
                 return Ok((Turn::Waits(CALLERS), 0));
             }
@@ -316,7 +344,11 @@ impl Carrier<'_> {
             connection.query(GO, &place).await?;
             connection.end().await?;
             Ok((Turn::Done(()), copied.count))
-        })?;
+        });
+        let turn = match switched {
+            Err(error) if is_locked(&error) => return Ok(Turn::Waits(LOCKED)),
+            switched => switched?,
+        };
         self.moved.timeouts += turn.1;
         Ok(turn.0)
     }
@@ -346,6 +378,15 @@ impl PostgresStore {
         }
     }
 
+    /// Runs `work` as [`run_at`](Self::run_at) does, and waits for locks.
+    fn run_unlocked<R>(
+        &mut self,
+        doing: &str,
+        mut work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
+    ) -> Result<R, Error> {
+        while_locked(|| self.run_at(doing, &mut work))
+    }
+
     /// Makes a change of the state of a partition. Returns whether it was as it must be.
     fn set_state(
         &mut self,
@@ -355,7 +396,7 @@ impl PostgresStore {
         other: DatabaseId,
     ) -> Result<bool, Error> {
         let (other, moves) = (other.to_string(), signed(way.moves));
-        self.run_at(doing, async |connection| {
+        self.run_unlocked(doing, async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -396,7 +437,7 @@ impl PostgresStore {
     fn yield_until(&mut self, way: Way, time: Option<Duration>) -> Result<(), Error> {
         let seconds = time.map(|time| time.as_secs_f64());
         let (other, moves) = (way.to.to_string(), signed(way.moves));
-        self.run_at("let a partition be given back in", async |connection| {
+        self.run_unlocked("let a partition be given back in", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -412,7 +453,7 @@ impl PostgresStore {
     /// Says that a partition comes, of which nothing is here.
     fn expect(&mut self, way: Way, name: &str) -> Result<bool, Error> {
         let other = way.from.to_string();
-        self.run_at("note a database in", async |connection| {
+        self.run_unlocked("note a database in", async |connection| {
             connection.begin().await?;
             note_place(connection, &other, name).await?;
             connection.end().await
@@ -428,7 +469,7 @@ impl PostgresStore {
     /// Returns what tells this mover from all before it. `None`: the partition does not come.
     fn claim(&mut self, way: Way) -> Result<Option<i64>, Error> {
         let (other, moves) = (way.from.to_string(), signed(way.moves));
-        self.run_at("expect a partition in", async |connection| {
+        self.run_unlocked("expect a partition in", async |connection| {
             connection.begin().await?;
             let parameters = [
                 (&way.partition as _, Type::INT4),
@@ -445,7 +486,7 @@ impl PostgresStore {
     fn remove_all(&mut self, way: Way) -> Result<(), Error> {
         loop {
             let (removed, is_left) =
-                self.run_at("remove what was moved from", async |connection| {
+                self.run_unlocked("remove what was moved from", async |connection| {
                     connection.begin().await?;
                     let place = [(&way.partition as _, Type::INT4)];
                     // Or it would remove what comes back.
@@ -469,10 +510,22 @@ impl PostgresStore {
         }
     }
 
+    /// Returns how many changes are to be copied.
+    fn changed(&mut self, way: Way) -> Result<u64, Error> {
+        self.run_unlocked("count what has changed in", async |connection| {
+            connection.begin().await?;
+            let parameters: [Parameter<'_>; 2] =
+                [(&way.partition, Type::INT4), (&signed(way.moves), Type::INT8)];
+            let count = connection.query_one(COUNT_CHANGED, &parameters).await?.get(0);
+            connection.end().await?;
+            Ok(unsigned(count))
+        })
+    }
+
     /// Reads rows after this position, and tells whether they are the last.
     fn page(&mut self, way: Way, after: &Position) -> Result<(Vec<Row>, bool), Error> {
         let (deadline, name) = (signed(after.deadline), &*after.name);
-        let rows = self.run_at("copy a partition of", async |connection| {
+        let rows = self.run_unlocked("copy a partition of", async |connection| {
             connection.begin().await?;
             let parameters: [Parameter<'_>; 4] = [
                 (&way.partition, Type::INT4),
@@ -760,6 +813,8 @@ const PAGE: &str = "select partition, deadline, name, number, attempt,
          and not exists (select from tickwheel_broken b where b.number = d.number)
        order by deadline, name limit $4) due
      order by deadline, name";
+const COUNT_CHANGED: &str =
+    "select count(*) from tickwheel_changed where partition = $1 and moves = $2";
 const TAKE_CHANGED: &str = "delete from tickwheel_changed where ctid = any(array(
        select ctid from tickwheel_changed where partition = $1 and moves = $2 limit $3))
      returning name";
@@ -818,6 +873,7 @@ const CLOCKS: Duration = Duration::from_secs(1);
 const CALLERS: &str = "transactions that have changed timeouts of the partition are open: pg_locks \
                        says which";
 const CHANGES: &str = "it changes faster than it can be copied";
+const LOCKED: &str = "somebody else has locked timeouts or a table: pg_locks says who";
 const OWNER: &str = "its worker does not give it back";
 const CONTRADICT: &str =
     "the two contradict each other: was one of them restored, without the other?";

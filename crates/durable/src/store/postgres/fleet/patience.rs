@@ -35,6 +35,46 @@ pub(super) fn patiently<T>(
     }
 }
 
+/// Runs a step again and again for some seconds, while somebody else has locked what it needs.
+pub(super) fn while_locked<T>(mut step: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let began = Instant::now();
+    loop {
+        match step() {
+            Err(error) if is_locked(&error) && began.elapsed() < LOCKED => {
+                thread::sleep(FIRST_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Whether somebody else has locked what was needed.
+pub(super) fn is_locked(error: &Error) -> bool {
+    let Error::Store { source, .. } = error else { return false };
+    let error = source.downcast_ref::<tokio_postgres::Error>();
+    error.is_some_and(|error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+}
+
+/// Whether what is left of some work becomes less.
+pub(super) struct Shrinking {
+    least: u64,
+    since: Instant,
+}
+
+impl Shrinking {
+    pub(super) fn new(left: u64, now: Instant) -> Self {
+        Self { least: left, since: now }
+    }
+
+    /// Takes how much is left, and returns whether that was ever less in a time that is long for it.
+    pub(super) fn goes_on(&mut self, left: u64, now: Instant) -> bool {
+        if left < self.least {
+            *self = Self::new(left, now);
+        }
+        now.duration_since(self.since) <= PATIENCE
+    }
+}
+
 /// Returns how long the next turn waits for a lock. A vacuum gives way to one who waits for longer
 /// than a second. Callers would not wait for that, so with others it is not tried.
 fn next_lock(why: &str, waits: Duration) -> Duration {
@@ -102,12 +142,25 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
 const LONG_PAUSE: Duration = Duration::from_secs(10);
 
+/// So long a step waits that has no other work meanwhile.
+const LOCKED: Duration = Duration::from_secs(30);
+
 /// So long it tries before it says why it cannot.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_may_grow_but_not_for_long_without_being_less_than_ever() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut shrinking = Shrinking::new(100, began);
+        assert!(shrinking.goes_on(100, began + PATIENCE));
+        assert!(shrinking.goes_on(99, began + PATIENCE + second));
+        assert!(shrinking.goes_on(500, began + PATIENCE * 2 + second));
+        assert!(!shrinking.goes_on(99, began + PATIENCE * 2 + second * 2));
+    }
 
     #[test]
     fn others_wait_behind_a_short_turn_however_long_it_takes_but_a_vacuum_gives_way() {
