@@ -6,6 +6,7 @@
 mod join;
 mod moving;
 mod patience;
+mod side;
 
 use std::collections::HashMap;
 use std::fmt;
