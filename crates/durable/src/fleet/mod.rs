@@ -6,6 +6,8 @@ mod commit;
 mod iter;
 mod map;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -369,6 +369,6 @@ const OWNERS: Duration = Duration::from_secs(300);
 /// By so much the clocks of the databases may differ.
 const CLOCKS: Duration = Duration::from_secs(1);
 
-pub(super) const OWNER: &str = "its worker does not give it back";
+pub(crate) const OWNER: &str = "its worker does not give it back";
 const CONTRADICT: &str =
     "the two contradict each other: was one of them restored, without the other?";

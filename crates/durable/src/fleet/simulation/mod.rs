@@ -1,0 +1,160 @@
+//! A fleet in virtual time, from a seed: many processes on many databases, movers, and what happens
+//! to them. The keepers, the client and the movers are those that run on threads. A database is one in
+//! memory that keeps the rules of the tables.
+
+mod account;
+mod database;
+mod movers;
+mod process;
+mod run;
+mod troubles;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use account::Told;
+use world::World;
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    databases: usize,
+    /// Processes, each with a timer on each database.
+    workers: usize,
+    /// So many of them have callers.
+    clients: usize,
+    /// How many movers there are at once.
+    movers: usize,
+    /// Names are in the first partitions, and these are moved.
+    hot: usize,
+    names: u64,
+    /// All in milliseconds: how long a lease is good for, how long a message takes at most, how long
+    /// the pauses between calls and between troubles are at most, and how long there are any.
+    lease: u64,
+    latency: u64,
+    asks: u64,
+    troubles: u64,
+    lasts: u64,
+}
+
+/// What can be left out of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Triggers note the names that change while the partition moves.
+    Notes,
+    /// The move takes place when all notes were taken.
+    AllNotes,
+    /// It takes place when the partition has no owner.
+    NoOwner,
+    /// That is asked when nobody can take it any more.
+    OwnerAfterLock,
+    /// A worker is told to give it back, and none takes it.
+    Yields,
+    /// It takes place while no caller is in the middle of a change.
+    LockOut,
+    /// A program looks where the partition is after its change.
+    CheckAfter,
+    /// Anybody looks.
+    Check,
+    /// The old database commits before the new one has it.
+    OldFirst,
+    /// What is left of an earlier move is removed.
+    Clear,
+    /// What is copied is put only while the partition comes.
+    WhileItComes,
+    /// And only by the mover that came last.
+    Claim,
+    /// What was copied is removed only where the partition is gone.
+    GoneOnly,
+    /// A move takes place only as the one that the mover carries.
+    SameMove,
+    /// A mover forgets what was expected by an earlier move.
+    Forget,
+    /// The move ends an epoch.
+    Epoch,
+}
+
+/// Runs a seed, and tells what was seen.
+fn run(seed: u64, size: Size, without: Option<Part>) -> Told {
+    let world = World::new(seed, size, without);
+    world.begin_all();
+    world.runtime.run_until(size.lasts);
+    world.end();
+    let told = world.account.borrow().told;
+    world.runtime.clear();
+    told
+}
+
+#[test]
+fn a_fleet_loses_nothing_and_makes_nothing_early_whatever_moves_and_dies() {
+    let number = |variable: &str, default: u64| {
+        std::env::var(variable).map_or(default, |number| number.parse().unwrap())
+    };
+    let first = number("TICKWHEEL_DURABLE_FIRST_SEED", 0);
+    let seeds = number("TICKWHEEL_DURABLE_SEEDS", 4);
+    let size = match std::env::var("TICKWHEEL_DURABLE_LARGE").as_deref() {
+        Ok("middle") => MIDDLE,
+        Ok(_) => LARGE,
+        Err(_) => SMALL,
+    };
+    for seed in first..first + seeds {
+        let told = run_seed(seed, size, None).unwrap_or_else(|_| panic!("with seed {seed}"));
+        println!("{seed}: {told:?}");
+    }
+}
+
+#[test]
+fn whatever_is_left_out_of_the_protocol_is_found() {
+    for part in PARTS {
+        let found = (0..60).find(|seed| run_seed(*seed, SMALL, Some(part)).is_err());
+        println!("FOUND {part:?}: {found:?}");
+    }
+}
+
+fn run_seed(seed: u64, size: Size, without: Option<Part>) -> std::thread::Result<Told> {
+    catch_unwind(AssertUnwindSafe(|| run(seed, size, without)))
+}
+
+const PARTS: [Part; 16] = [
+    Part::Notes,
+    Part::AllNotes,
+    Part::NoOwner,
+    Part::OwnerAfterLock,
+    Part::Yields,
+    Part::LockOut,
+    Part::CheckAfter,
+    Part::Check,
+    Part::OldFirst,
+    Part::Clear,
+    Part::WhileItComes,
+    Part::Claim,
+    Part::GoneOnly,
+    Part::SameMove,
+    Part::Forget,
+    Part::Epoch,
+];
+
+const SMALL: Size = Size {
+    databases: 3,
+    workers: 4,
+    clients: 2,
+    movers: 4,
+    hot: 6,
+    names: 300,
+    lease: 2_000,
+    latency: 10,
+    asks: 150,
+    troubles: 600,
+    lasts: 15_000,
+};
+
+const MIDDLE: Size = Size { databases: 10, workers: 20, clients: 5, movers: 8, hot: 20, ..SMALL };
+
+const LARGE: Size = Size {
+    databases: 100,
+    workers: 1_000,
+    clients: 20,
+    movers: 20,
+    hot: 64,
+    lease: 10_000,
+    ..SMALL
+};
