@@ -29,7 +29,6 @@ pub(super) struct Account {
     /// The result of the last call of each name that was answered. `None`: it is not known.
     last: HashMap<Arc<str>, Option<Done>>,
     most: Option<u32>,
-    pub(super) now: u64,
     /// The names of dead letters.
     letters: BTreeSet<Arc<str>>,
     /// What programs have put by SQL.
@@ -81,7 +80,6 @@ impl Account {
 
     /// A put is committed somewhere.
     pub(super) fn put(&mut self, number: usize) {
-        self.log(&self.timeouts[number].name.clone(), format!("put {number}"));
         let timeout = &mut self.timeouts[number];
         assert!(!timeout.is_committed, "put twice");
         timeout.is_committed = true;
@@ -96,13 +94,7 @@ impl Account {
     }
 
     /// A cancel is committed somewhere, whatever it has found.
-    pub(super) fn log(&mut self, name: &str, line: String) {
-        if std::env::var("NAME").is_ok_and(|it| it == name) {
-            eprintln!("{name} {} {line}", self.now);
-        }
-    }
     pub(super) fn cancel(&mut self, name: &str) {
-        self.log(name, format!("cancel"));
         if let Some(newest) = self.newest.get(name) {
             self.expected.remove(newest);
         }
@@ -110,7 +102,6 @@ impl Account {
 
     /// An ack is committed somewhere.
     pub(super) fn ack(&mut self, number: usize) {
-        self.log(&self.timeouts[number].name.clone(), format!("ack {number}"));
         self.told.acked += 1;
         let timeout = &mut self.timeouts[number];
         assert!(!timeout.takes.is_empty(), "acked and never taken");
@@ -129,7 +120,6 @@ impl Account {
 
     /// A caller is told what a call has done.
     pub(super) fn answer(&mut self, name: &Arc<str>, call: Done, found: Option<Found>) {
-        self.log(name, format!("answer {call:?} {found:?}"));
         let before = self.last.insert(name.clone(), found.map(|_| call));
         let Some(found) = found else {
             self.told.refused += 1;
@@ -165,10 +155,6 @@ impl Account {
 
     /// A consumer takes it.
     pub(super) fn take(&mut self, number: usize, by: (u64, u64, usize, u64), clock: u64) {
-        self.log(
-            &self.timeouts[number].name.clone(),
-            format!("take {number} {by:?} at {clock}, due {}", self.timeouts[number].deadline),
-        );
         let timeout = &mut self.timeouts[number];
         assert!(timeout.is_committed, "{} came and was not committed", timeout.name);
         assert!(
@@ -202,9 +188,10 @@ impl Account {
         self.timeouts[number].is_dead
     }
 
-    /// Returns the names of what was committed and has not come.
-    pub(super) fn expected(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.expected.iter().map(|number| &self.timeouts[*number].name)
+    /// Returns the names of what was committed, was due by this time and has not come.
+    pub(super) fn expected(&self, time: u64) -> impl Iterator<Item = &str> {
+        let all = self.expected.iter().map(|number| &self.timeouts[*number]);
+        all.filter(move |timeout| timeout.deadline <= time).map(|timeout| &*timeout.name)
     }
 
     /// The deadline by which the last of them comes.

@@ -102,9 +102,9 @@ impl Remote {
         waits: u64,
     ) -> Result<Option<R>, Error> {
         let world = &self.world;
-        if world.one_in(200) {
+        if world.one_in(100) {
             // It does nothing for a while.
-            let pause = world.random(world.size.lease * 5);
+            let pause = world.random(world.size.lease * 2);
             world.runtime.sleep(pause).await;
         }
         let gives_up = world.now() + CALL;

@@ -200,7 +200,7 @@ impl World {
             self.runtime.sleep(pause).await;
             self.goes_on(process).await;
             let name = self.name(&format!("{process}.{life}"));
-            let mut calls = Vec::new();
+            let (mut calls, began) = (Vec::new(), self.now());
             for _ in 0..=self.random(3) {
                 let (change, call) = match self.random(4) {
                     0 => (Change::cancel(&name), Done::Cancel),
@@ -216,6 +216,7 @@ impl World {
                         Ok(receiver) => receiver.await.ok().and_then(Result::ok),
                         Err(_) => None,
                     };
+                    world.note(partition(&name) as u32, world.now() - began);
                     world.account.borrow_mut().answer(&name, call, found);
                 }
             });

@@ -57,8 +57,10 @@ impl World {
                     self.runtime.kill(mover);
                 }
                 5 => {
-                    let partition = self.any(self.size.hot) as u32;
-                    self.at(database, |it| it.abandon(partition));
+                    let partition = self.hot();
+                    (0..self.size.databases).for_each(|at| {
+                        self.at(at, |it| it.abandon(partition));
+                    });
                 }
                 6 if !movers.is_empty() => {
                     let mover = movers[self.any(movers.len())];
@@ -77,9 +79,16 @@ impl World {
         self.random(count as u64) as usize
     }
 
-    /// Begins a mover: of one partition, or of some, from where they are.
+    /// Returns a partition, rather one that is on its way.
+    fn hot(&self) -> u32 {
+        let any = self.any(self.size.hot) as u32;
+        let moving = (any..self.size.hot as u32).chain(0..any).find(|it| self.way(*it).is_some());
+        moving.filter(|_| self.random(2) == 0).unwrap_or(any)
+    }
+
+    /// Begins a mover, of one that is on its way or of another; or one of all, as a balance is.
     fn spawn_mover(self: &Rc<Self>) -> u64 {
-        let partition = self.any(self.size.hot) as u32;
+        let partition = self.hot();
         let to = self.any(self.size.databases);
         let world = Rc::clone(self);
         let mover = Rc::new(Cell::new(0));
@@ -93,6 +102,13 @@ impl World {
             let to = world.way(partition).filter(|_| world.random(4) != 0).map_or(to, |way| way.1);
             // What is refused is refused.
             let _ = world.carry(from, to, partition, number).await;
+            let turn = world.any(world.size.databases);
+            for partition in 0..if world.random(8) == 0 { world.size.hot } else { 0 } {
+                let (from, to) = (world.home(partition as u32), (partition + turn) % world.size.databases);
+                if world.carry(from, to, partition as u32, number).await.is_err() && from != to {
+                    return;
+                }
+            }
         }));
         mover.get()
     }
@@ -115,7 +131,7 @@ impl World {
     }
 
     /// Returns the database that has a partition, or has it soon.
-    fn home(&self, partition: u32) -> usize {
+    pub(super) fn home(&self, partition: u32) -> usize {
         let mut all = 0..self.size.databases;
         let here = all.find(|at| self.state(*at, partition).0.is_here());
         here.unwrap_or_else(|| self.way(partition).expect("it is on its way").1)
@@ -140,9 +156,7 @@ impl World {
         }
         let last = self.account.borrow().last_deadline().saturating_sub(CLOCK).max(self.now());
         self.runtime.run_until(last + self.size.lease * 5 + 10_000);
-        let expected: Vec<String> =
-            self.account.borrow().expected().map(ToString::to_string).collect();
-        assert!(expected.is_empty(), "lost: {expected:?}");
+        self.check_expected(u64::MAX);
         assert_eq!(self.asked.get(), 0, "calls have no answer");
         self.check_homes();
         self.check_letters();
@@ -154,6 +168,8 @@ impl World {
             if let Some((from, to)) = self.way(partition) {
                 self.carry(from, to, partition, 0).await?;
             }
+        }
+        for partition in 0..PARTITIONS as u32 {
             for at in 0..self.size.databases {
                 // It was to come with a move that was abandoned.
                 if self.state(at, partition).0 == HomeState::Coming {
@@ -169,6 +185,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// All that was due by this time has come.
+    pub(super) fn check_expected(&self, time: u64) {
+        let account = self.account.borrow();
+        let left: Vec<&str> = account.expected(time).collect();
+        assert!(left.is_empty(), "lost, or not yet here: {left:?}");
     }
 
     fn check_homes(&self) {

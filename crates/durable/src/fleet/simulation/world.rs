@@ -38,6 +38,10 @@ pub(super) struct World {
     next: Cell<u64>,
     /// How many calls have no answer.
     pub(super) asked: Cell<u64>,
+    /// A database that is down.
+    pub(super) down: Cell<Option<usize>>,
+    /// How long something has waited at most that has nothing to do with that.
+    pub(super) waited: Cell<u64>,
 }
 
 /// Who talks to a database.
@@ -94,6 +98,8 @@ impl World {
             is_quiet: Cell::new(false),
             next: Cell::new(0),
             asked: Cell::new(0),
+            down: Cell::new(None),
+            waited: Cell::new(0),
         });
         for at in 0..size.workers * size.databases {
             let seat = world.new_seat();
@@ -119,9 +125,6 @@ impl World {
 
     /// Does this at a database, now.
     pub(super) fn at<R>(&self, at: usize, act: impl FnOnce(&mut Database) -> R) -> R {
-        if let Ok(mut it) = self.account.try_borrow_mut() {
-            it.now = self.now();
-        }
         let database = &mut self.databases.borrow_mut()[at];
         database.tick(self.now());
         act(database)
@@ -288,8 +291,11 @@ impl World {
         let is_owner = self.at(database, |it| it.is_owner(id, row.partition, epoch, 0));
         assert!(is_owner, "taken when another owned it");
         let number = number(&row);
+        self.note(row.partition, clock.saturating_sub(row.deadline));
         self.account.borrow_mut().take(number, (id, epoch, database, row.number), clock);
         let settled = match self.random(20) {
+            // It comes as often as it may.
+            _ if self.most.is_some() && row.name.ends_with('7') => Settled::Retry { delay: 100 },
             0 => Settled::Retry { delay: self.random(500) },
             1 => Settled::Dropped,
             _ => Settled::Ack,
@@ -334,6 +340,13 @@ impl World {
         match self.one_in(400) {
             true => Err(Error::store("reach it", "cut")),
             false => Ok(()),
+        }
+    }
+
+    /// Notes how long something has waited in a partition.
+    pub(super) fn note(&self, partition: u32, time: u64) {
+        if self.down.get() != Some(self.home(partition)) {
+            self.waited.set(self.waited.get().max(time));
         }
     }
 
