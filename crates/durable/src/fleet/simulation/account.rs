@@ -56,7 +56,30 @@ pub(super) struct Told {
     pub(super) moved: u64,
     pub(super) cut_off: u64,
     pub(super) failed_over: u64,
-    pub(super) late: u64,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, other: Self) {
+        self.put += other.put;
+        self.fired += other.fired;
+        self.again += other.again;
+        self.acked += other.acked;
+        self.cancelled += other.cancelled;
+        self.replaced += other.replaced;
+        self.refused += other.refused;
+        self.dead += other.dead;
+        self.moved += other.moved;
+        self.cut_off += other.cut_off;
+        self.failed_over += other.failed_over;
+    }
+
+    /// Whether all of it happened.
+    pub(super) fn has_all(&self) -> bool {
+        let Self { put, fired, again, acked, cancelled, replaced, .. } = *self;
+        let Self { refused, dead, moved, cut_off, failed_over, .. } = *self;
+        let calls = [put, fired, again, acked, cancelled, replaced, refused, dead];
+        calls.into_iter().chain([moved, cut_off, failed_over]).all(|count| 0 < count)
+    }
 }
 
 impl Account {
@@ -168,7 +191,6 @@ impl Account {
         assert!(!timeout.takes.contains(&by), "twice in one process under one epoch");
         self.told.again += u64::from(!timeout.takes.is_empty());
         self.told.fired += 1;
-        self.told.late = self.told.late.max(clock - timeout.deadline);
         timeout.takes.push(by);
         timeout.times += 1;
         assert!(self.most.is_none_or(|most| timeout.times <= most), "it came too often");

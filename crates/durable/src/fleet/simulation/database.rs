@@ -461,11 +461,13 @@ impl Database {
         Some(Ok(()))
     }
 
-    /// Takes some of the notes, and reads what they are about. `None`: another mover has some.
+    /// Takes some of the notes, and reads what they are about. `None`: another mover has some, or the
+    /// server has ended the transaction.
     pub(super) fn take_changed(&mut self, transaction: u64, way: Way) -> Option<Taken> {
         let place = way.partition as u32;
         let is_mine = |note: &Note| (note.0, note.1) == (place, way.moves);
-        if self.others(transaction).any(|it| it.taken.iter().any(is_mine)) {
+        let is_open = self.transactions.contains_key(&transaction);
+        if !is_open || self.others(transaction).any(|it| it.taken.iter().any(is_mine)) {
             return None;
         }
         let (mine, others): (Vec<Note>, Vec<Note>) =
