@@ -118,7 +118,7 @@ impl Tables {
     }
 
     /// Makes tables in which the partition of a name is told by this.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "postgres"))]
     pub(crate) fn by(partitions: usize, partition: fn(&str, usize) -> u32) -> Self {
         Self { partition, ..Self::new(partitions) }
     }

@@ -362,8 +362,7 @@ impl Database {
 
     fn is_moving(&self, way: Way) -> bool {
         let home = self.home(way.partition as u32);
-        let is_same = home.moves == way.moves || !self.has(Part::SameMove);
-        home.state == HomeState::Moving && home.other == Some(way.to) && is_same
+        home.state == HomeState::Moving && (home.other, home.moves) == (Some(way.to), way.moves)
     }
 
     pub(super) fn yield_until(&mut self, way: Way, time: Option<Duration>) {
@@ -533,19 +532,8 @@ impl Database {
         home.moves += 1;
         self.owners[place] = None;
         self.yields[place] = 0;
-        if self.has(Part::Epoch) {
-            self.tables.epochs[place] += 1;
-        }
+        self.tables.epochs[place] += 1;
         true
-    }
-
-    /// The new database has it before the old one has committed.
-    pub(super) fn arrive_first(&mut self, way: Way) {
-        if self.comes(way) {
-            let home = &mut self.homes[way.partition as usize];
-            (home.state, home.other) = (HomeState::Here, None);
-            home.moves += 1;
-        }
     }
 
     pub(super) fn arrive(&mut self, partition: u32, from: &Homes) -> bool {
@@ -570,7 +558,7 @@ impl Database {
     pub(super) fn remove_some(&mut self, way: Way) -> Option<bool> {
         let place = way.partition as u32;
         let is_kept = !self.has(Part::Clear) && way.to == self.id;
-        if is_kept || self.home(place).state != HomeState::Gone && self.has(Part::GoneOnly) {
+        if is_kept || self.home(place).state != HomeState::Gone {
             return Some(false);
         }
         let limit = Limit { rows: COPIED, bytes: usize::MAX };

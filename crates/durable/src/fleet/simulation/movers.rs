@@ -163,10 +163,6 @@ impl Remote {
         lock: u64,
     ) -> Result<(Turn<()>, u64), Error> {
         let place = way.partition as u32;
-        let known = match self.world.without {
-            Some(Part::OwnerAfterLock) => Some(self.ask(|it| it.has_owner(place)).await?),
-            _ => None,
-        };
         let locked = |it: &mut Database| it.lock_out(transaction, place).then_some(());
         if self.when(locked, lock).await?.is_none() {
             return Ok((Turn::Waits("callers"), 0));
@@ -180,11 +176,7 @@ impl Remote {
             Some(locked) => locked?,
             None => return Ok((Turn::Waits(OWNER), 0)),
         }
-        let has_owner = match known {
-            Some(known) => known,
-            None => self.ask(|it| it.has_owner(place)).await?,
-        };
-        if has_owner {
+        if self.ask(|it| it.has_owner(place)).await? {
             return Ok((Turn::Waits(OWNER), 0));
         }
         let Some(copied) = self.copy_changed(to, transaction, way, token).await? else {
@@ -192,9 +184,6 @@ impl Remote {
         };
         if copied.is_more || self.copy_letters(to, way, token).await?.is_more {
             return Ok((Turn::Waits("changes"), 0));
-        }
-        if self.world.without == Some(Part::OldFirst) {
-            to.ask(|it| it.arrive_first(way)).await?;
         }
         match self.ask(|it| it.go(transaction, way)).await? {
             true => Ok((Turn::Done(()), copied.count)),

@@ -380,7 +380,9 @@ impl World {
                     }
                     Err(error) => answer.lose(error),
                     Ok(()) => {
-                        newest.map(|newest| self.at(at, |it| it.saw(id, newest)));
+                        if let Some(newest) = newest {
+                            self.at(at, |it| it.saw(id, newest));
+                        }
                         answer
                     }
                 }
