@@ -223,6 +223,25 @@ impl World {
         }
     }
 
+    /// A client finds all that were moved.
+    pub(super) fn check_client(self: &Rc<Self>, process: usize) {
+        let core = self.processes.borrow()[process].client.clone().expect("it is open");
+        let asked: Vec<_> = (0..self.size.hot)
+            .map(|_| {
+                let name = self.name(&format!("last {process}"));
+                let (change, call) = self.put(&name);
+                (name, call, core.ask(change).expect("it has room"))
+            })
+            .collect();
+        self.deliver(process);
+        self.runtime.run_until(self.now() + EVERY * 3);
+        for (name, call, mut receiver) in asked {
+            let found = receiver.try_recv().expect("the client is there");
+            let found = found.expect("it is answered").expect("it is found");
+            self.account.borrow_mut().answer(&name, call, Some(found));
+        }
+    }
+
     /// Returns a name in one of the partitions that are moved.
     fn name(&self, prefix: &str) -> Arc<str> {
         loop {

@@ -155,6 +155,7 @@ impl World {
         if let Some(Err(error)) = ended.take() {
             panic!("a mover that is alone does not end the move: {error}");
         }
+        (0..self.size.clients).for_each(|process| self.check_client(process));
         let last = self.account.borrow().last_deadline().saturating_sub(CLOCK).max(self.now());
         self.runtime.run_until(last + self.size.lease * 5 + 10_000);
         self.check_expected(u64::MAX);
