@@ -428,8 +428,7 @@ impl Database {
     /// Whether this mover may put what it has copied.
     fn may_stage(&self, way: Way, token: i64) -> bool {
         let is_last = self.tables.epochs[way.partition as usize] as i64 == token;
-        (self.comes(way) || !self.has(Part::WhileItComes))
-            && (is_last || !self.has(Part::Claim) || !self.has(Part::WhileItComes))
+        self.comes(way) && is_last
     }
 
     /// `None`: it waits for a transaction with one of the names.
@@ -518,7 +517,7 @@ impl Database {
     pub(super) fn has_owner(&self, partition: u32) -> bool {
         let clock = self.clock();
         let until = |owner| self.workers.get(&owner).is_some_and(|(until, _)| clock <= *until);
-        self.owners[partition as usize].is_some_and(until) && self.has(Part::NoOwner)
+        self.owners[partition as usize].is_some_and(until)
     }
 
     /// The move takes place.

@@ -39,7 +39,7 @@ impl World {
             let pause = self.random(self.size.troubles);
             self.runtime.sleep(pause).await;
             if self.is_quiet.get() {
-                return;
+                break;
             }
             movers.retain(|mover| self.runtime.is_running(*mover));
             let (process, database) = (self.any(self.size.workers), self.any(self.size.databases));
