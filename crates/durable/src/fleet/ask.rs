@@ -89,11 +89,13 @@ impl Core {
             let learned = self.learned.listen();
             match self.step(&search) {
                 Step::Ask(at) => match read(self.timer(at)?) {
-                    Err(error @ Error::Elsewhere { .. }) => search.refuse(at, error),
+                    Err(error @ Error::Elsewhere { .. }) => {
+                        search.refuse(at, self.clock.now(), error);
+                    }
                     done => return done.map_err(|error| error.at(&self.members[at].place)),
                 },
                 Step::Wait => {
-                    let since = *search.since.get_or_insert_with(Instant::now);
+                    let since = *search.since.get_or_insert_with(|| self.clock.now());
                     self.wanted.notify(usize::MAX);
                     learned.wait_deadline(since + PATIENCE);
                     self.check()?;
@@ -172,7 +174,7 @@ impl Core {
 
     /// Lets a call wait for a newer map.
     fn park(&self, mut call: Call) -> Result<(), Unsent> {
-        call.search.since.get_or_insert_with(Instant::now);
+        call.search.since.get_or_insert_with(|| self.clock.now());
         if call.room.is_none() {
             let route = lock(&self.map).route(call.search.partition);
             match self.calls.room(route, &call.change) {
@@ -195,7 +197,7 @@ impl Core {
         let (name, partition) = (call.search.name.clone(), call.search.partition);
         let (reply, answered) = match answered {
             Err(error @ Error::Elsewhere { .. }) => {
-                call.search.refuse(at, error);
+                call.search.refuse(at, self.clock.now(), error);
                 match self.park(call) {
                     Ok(()) => return,
                     Err((reply, error)) => (reply, Err(error)),
@@ -241,7 +243,7 @@ impl Core {
         }
         let Some(since) = search.since else { return Step::Wait };
         let is_known = matches!(route, Route::Beyond(_)) && map.is_newer(since);
-        if !is_known && since.elapsed() < PATIENCE {
+        if !is_known && self.clock.now().saturating_duration_since(since) < PATIENCE {
             return Step::Wait;
         }
         let name = &search.name;

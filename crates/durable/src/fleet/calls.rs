@@ -52,8 +52,8 @@ impl Search {
         Self { name, partition, since: None, refused: None }
     }
 
-    pub(super) fn refuse(&mut self, by: usize, error: Error) {
-        self.refused = Some(Refused { by, when: Instant::now(), error });
+    pub(super) fn refuse(&mut self, by: usize, when: Instant, error: Error) {
+        self.refused = Some(Refused { by, when, error });
     }
 }
 

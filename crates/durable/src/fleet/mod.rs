@@ -6,6 +6,8 @@ mod commit;
 mod iter;
 mod map;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_channel::oneshot;
+use tickwheel::MonotonicClock;
 
 pub use commit::FleetCommit;
 pub use iter::{FleetDeadLetters, FleetIter};
@@ -143,7 +146,8 @@ impl Fleet {
             opens.open(store, &called[at])
         };
         let tell = move |error: &Error| opener.tell(error);
-        let core = Arc::new(Core::new(places, backlog, Box::new(open), Box::new(tell)));
+        let (open, tell) = (Box::new(open), Box::new(tell));
+        let core = Arc::new(Core::new(places, backlog, open, tell, MonotonicClock));
         watch::start(&core, stores)?;
         Ok(Self { owner: Arc::new(Owner { core }) })
     }

@@ -6,6 +6,7 @@ use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use event_listener::{Event, Listener};
+use tickwheel::Clock;
 
 use super::calls::{Calls, PATIENCE};
 use super::map::{Map, Reading, Route, contradiction};
@@ -26,6 +27,8 @@ pub(super) struct Core {
     pub(super) members: Vec<Member>,
     open: Open,
     pub(super) tell: Tell,
+    /// Tells how long something is waited for.
+    pub(super) clock: Box<dyn Clock>,
     pub(super) map: Mutex<Map>,
     pub(super) calls: Calls,
     pub(super) threads: Arc<Threads>,
@@ -58,7 +61,13 @@ pub(super) struct Member {
 }
 
 impl Core {
-    pub(super) fn new(places: Vec<String>, backlog: usize, open: Open, tell: Tell) -> Self {
+    pub(super) fn new(
+        places: Vec<String>,
+        backlog: usize,
+        open: Open,
+        tell: Tell,
+        clock: impl Clock,
+    ) -> Self {
         let map = Mutex::new(Map::new(places.len()));
         let calls = Calls::new(places.len(), backlog);
         let member = |place| Member { place, timer: OnceLock::new(), error: Mutex::default() };
@@ -66,6 +75,7 @@ impl Core {
             members: places.into_iter().map(member).collect(),
             open,
             tell,
+            clock: Box::new(clock),
             map,
             calls,
             threads: Arc::default(),

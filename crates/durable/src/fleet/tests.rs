@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use tickwheel::MonotonicClock;
+
 use crate::block_on::block_on;
 use crate::keeper::{Cancelled, Scheduled};
 use crate::store::postgres::HomeState;
@@ -142,7 +144,7 @@ impl World {
             DurableTimer::builder().clock(clock).open_store(side)
         };
         let places = (1..=count).map(|id| format!("host-{id}:5432/timers")).collect();
-        let core = Core::new(places, 1 << 20, Box::new(open), Box::new(|_| ()));
+        let core = Core::new(places, 1 << 20, Box::new(open), Box::new(|_| ()), MonotonicClock);
         let fleet = Fleet { owner: Arc::new(Owner { core: Arc::new(core) }) };
         Self { fleet, sides }
     }

@@ -36,8 +36,11 @@ use outbox::Outbox;
 use pace::Pace;
 use pause::Pause;
 use tenure::{News, Tenure};
-use words::LeaseCall;
-pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Rate, Settled};
+pub(crate) use words::{
+    Answer, Call, Command, Config, Counts, Found, LeaseCall, Now, Rate, Settled,
+};
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use words::{BehindCall, CommitCall, LoadCall};
 pub use words::{Cancelled, Event, Retried, Scheduled};
 
 #[derive(Debug)]

@@ -110,6 +110,8 @@ pub(crate) struct Tables {
     pub(crate) epochs: Vec<u64>,
     is_paused: bool,
     rate_limit: Option<RateLimit>,
+    /// Returns the partition of a name.
+    partition: fn(&str, usize) -> u32,
 }
 
 impl Tables {
@@ -122,7 +124,14 @@ impl Tables {
             epochs: vec![0; partitions],
             is_paused: false,
             rate_limit: None,
+            partition: by_checksum,
         }
+    }
+
+    /// Makes tables in which the partition of a name is told by this.
+    #[cfg(all(test, feature = "postgres"))]
+    pub(crate) fn by(partitions: usize, partition: fn(&str, usize) -> u32) -> Self {
+        Self { partition, ..Self::new(partitions) }
     }
 
     /// Returns the rows that are due by this time.
@@ -193,7 +202,7 @@ impl Tables {
     }
 
     /// Puts the row under a number that no row ever had.
-    fn insert_new(&mut self, mut row: Row) -> Row {
+    pub(crate) fn insert_new(&mut self, mut row: Row) -> Row {
         self.number += 1;
         row.number = self.number;
         self.insert(row.clone());
@@ -205,14 +214,14 @@ impl Tables {
         self.due[row.partition as usize].insert(row.position(), row);
     }
 
-    fn remove(&mut self, name: &str) -> Option<Row> {
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Row> {
         let (name, deadline) = self.deadlines.remove_entry(name)?;
         let partition = self.partition(&name) as usize;
         self.due[partition].remove(&Position { deadline, name })
     }
 
     fn partition(&self, name: &str) -> u32 {
-        crc32c::crc32c(name.as_bytes()) % self.epochs.len() as u32
+        (self.partition)(name, self.epochs.len())
     }
 
     /// Returns the rows of this partition.
@@ -259,4 +268,8 @@ impl Tables {
     pub(crate) fn len(&self) -> usize {
         self.deadlines.len()
     }
+}
+
+fn by_checksum(name: &str, partitions: usize) -> u32 {
+    crc32c::crc32c(name.as_bytes()) % partitions as u32
 }

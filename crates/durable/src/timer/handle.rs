@@ -19,9 +19,9 @@ use crate::values::lock;
 
 /// What all clones of a timer share. The thread stops when it is dropped.
 pub(super) struct Handle {
-    sender: Sender<Message>,
+    pub(super) sender: Sender<Message>,
     pub(super) shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// Which thread that is.
     pub(super) thread_id: ThreadId,
 }

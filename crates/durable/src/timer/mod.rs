@@ -12,6 +12,8 @@ mod pending;
 mod shared;
 mod stats;
 mod stream;
+#[cfg(all(test, feature = "postgres"))]
+mod unattended;
 mod worker;
 
 use std::fmt;
@@ -42,6 +44,8 @@ use shared::Message;
 use shared::Reply;
 pub use stats::Stats;
 pub use stream::DueStream;
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use {shared::Ticket, unattended::Unattended};
 
 use crate::Error;
 use crate::block_on::block_on;

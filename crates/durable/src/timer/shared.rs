@@ -147,7 +147,7 @@ pub(super) type Answered = Result<Found, Error>;
 
 /// Where a reply goes.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     pub(super) reply: Reply,
     /// What the command counts for in the backlog.
     pub(super) bytes: usize,

@@ -36,6 +36,8 @@ use crate::values::milliseconds;
 use connect::{GOODBYE, Place};
 pub(crate) use connection::elsewhere;
 use connection::{Connection, signed, unsigned};
+#[cfg(test)]
+pub(crate) use fleet::{Copied, OWNER, Side, Time, Turn, Way, carry_over};
 pub use fleet::{
     DatabaseId, Home, HomeState, Homes, MovedPartition, abandon_move, join_fleet, move_partition,
 };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
-use super::patience::{Turn, WRITERS, patiently};
+use super::patience::{OnThread, Turn, WRITERS, patiently};
 use super::{DatabaseId, Home, HomeState, Homes};
 use crate::Error;
+use crate::block_on::block_on;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::Connection;
 
@@ -45,13 +46,14 @@ pub fn join_fleet(new: &mut PostgresStore, member: &mut PostgresStore) -> Result
         return refused(format!("{} is of a fleet already", new.place()));
     }
     let (name, place) = (new.place().to_owned(), member.place().to_owned());
-    let begun = patiently(|lock| member.begin_fleet(&mine, &name, lock))?;
+    let begun =
+        block_on(patiently(&OnThread, async |lock| member.begin_fleet(&mine, &name, lock)))?;
     if let Some(why) = begun.map_err(|why| Error::store(&*doing, why))? {
         return refused(format!("{place} {why}"));
     }
     // It may have given all away before it began a fleet with this one.
     let map = member.homes()?;
-    let given = patiently(|lock| new.give_all(&map, &place, lock))?;
+    let given = block_on(patiently(&OnThread, async |lock| new.give_all(&map, &place, lock)))?;
     match given.map_err(|why| Error::store(&*doing, why))? {
         None => Ok(()),
         Some(why) => refused(format!("{name} {why}")),

@@ -6,6 +6,7 @@
 mod join;
 mod moving;
 mod patience;
+mod side;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +15,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 pub use join::join_fleet;
+#[cfg(test)]
+pub(crate) use moving::{Copied, OWNER, Side, Way, carry_over};
 pub use moving::{MovedPartition, abandon_move, move_partition};
+#[cfg(test)]
+pub(crate) use patience::{Time, Turn};
 
 use super::PostgresStore;
 use super::connect;

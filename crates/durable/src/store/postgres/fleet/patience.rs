@@ -10,24 +10,45 @@ use crate::store::postgres::connection::Connection;
 
 /// What came of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn<T> {
+pub(crate) enum Turn<T> {
     Done(T),
     /// It is to be tried again, because it waits for this.
     Waits(&'static str),
 }
 
+/// Tells the time, and lets it pass.
+pub(crate) trait Time {
+    fn now(&self) -> Instant;
+
+    async fn pause(&self, pause: Duration);
+}
+
+/// The time of a thread that sleeps.
+pub(super) struct OnThread;
+
+impl Time for OnThread {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    async fn pause(&self, pause: Duration) {
+        thread::sleep(pause);
+    }
+}
+
 /// Tries again and again, with a time for each lock. The inner error says what it waited for.
-pub(super) fn patiently<T>(
-    mut turn: impl FnMut(Duration) -> Result<Turn<T>, Error>,
+pub(super) async fn patiently<T>(
+    time: &impl Time,
+    mut turn: impl AsyncFnMut(Duration) -> Result<Turn<T>, Error>,
 ) -> Result<Result<T, &'static str>, Error> {
-    let (began, mut pause, mut lock) = (Instant::now(), FIRST_PAUSE, SHORT);
+    let (began, mut pause, mut lock) = (time.now(), FIRST_PAUSE, SHORT);
     loop {
-        let waits = began.elapsed();
-        match turn(lock)? {
+        let waits = time.now().duration_since(began);
+        match turn(lock).await? {
             Turn::Done(done) => return Ok(Ok(done)),
             Turn::Waits(why) if PATIENCE < waits => return Ok(Err(why)),
             Turn::Waits(why) => {
-                thread::sleep(pause);
+                time.pause(pause).await;
                 lock = next_lock(why, waits);
             }
         }
