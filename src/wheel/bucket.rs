@@ -117,7 +117,15 @@ impl Bucket {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
         let many = self.many.get_or_insert_default();
         many.len += entries.len();
-        many.chunks.push_back(Numbered { number: many.next, entries, firsts: None });
+        // What is known of it stays known, or where one is put in and goes again, each would cost a
+        // look at all of the chunk.
+        let is_known = |seen: &Seen| seen.len == entries.len() && seen.is_there(&entries);
+        let firsts = many.seen.take().filter(is_known).map(|seen| Box::new(seen.firsts));
+        if let Some(firsts) = firsts.as_ref().filter(|_| many.looked == many.next) {
+            many.looks.push(Reverse((firsts.each[firsts.at].deadline, many.next)));
+            many.looked += 1;
+        }
+        many.chunks.push_back(Numbered { number: many.next, entries, firsts });
         many.next += 1;
     }
 
@@ -143,13 +151,23 @@ impl Bucket {
                 chunk.entries
             }
             None => {
-                let last = many.chunks.pop_back().map(|chunk| chunk.entries).unwrap_or_default();
+                let last = many.chunks.pop_back();
+                let (last, firsts) =
+                    last.map_or_else(Default::default, |it| (it.entries, it.firsts));
                 many.len -= last.len();
+                many.seen = firsts.zip(last.last()).map(|(firsts, &entry)| Seen {
+                    len: last.len(),
+                    last: entry,
+                    firsts: *firsts,
+                });
                 core::mem::replace(&mut self.last, last)
             }
         };
         if many.chunks.is_empty() {
-            self.many = None;
+            match many.seen.take() {
+                None => self.many = None,
+                seen => **many = Many { seen, ..Many::default() },
+            }
         }
         chunk
     }

@@ -634,7 +634,7 @@ fn a_mode_that_is_given_twice_is_run_once() {
 fn json_has_an_object_for_each_mode() {
     // More at once than a wheel of few holds, so that there are buckets.
     let line = |time| format!("{time},schedule,{time},5000\n");
-    let trace = HEADER.to_string() + &(0..300).map(line).collect::<String>();
+    let trace = HEADER.to_string() + &(0..2_000).map(line).collect::<String>();
     let output = replay_input(trace.as_bytes(), &["-", "--json"]);
     assert!(output.stderr.is_empty());
     let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();

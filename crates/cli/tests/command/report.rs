@@ -95,11 +95,15 @@ fn huge_numbers_and_many_levels_can_be_drawn() {
 #[test]
 fn a_mode_that_was_stopped_is_told() {
     let folder = TempDir::new().unwrap();
-    let page = page_with(&folder, &few_jobs(&folder), &["--max-memory", "100KiB"]);
+    // So many at once, and so far apart, that each takes a row of its buckets.
+    let line = |number| format!("0,schedule,{number},{}\n", 1_000 + 97 * number);
+    let trace = folder.path().join("apart.csv");
+    fs::write(&trace, HEADER.to_string() + &(0..2_000).map(line).collect::<String>()).unwrap();
+    let page = page_with(&folder, &trace, &["--max-memory", "600KiB"]);
     let row = "<th scope=\"row\">hashed:262144</th><td>stopped</td>";
     assert_eq!(page.matches(row).count(), 4, "of the score, work, wake-ups and memory: {page}");
     let said =
-        "hashed:262144 at a tick of 1 ms was stopped when it was over the limit of 100.0 KiB";
+        "hashed:262144 at a tick of 1 ms was stopped when it was over the limit of 600.0 KiB";
     assert!(page.contains(said), "{page}");
 }
 

@@ -55,7 +55,7 @@ fn the_way_begins_where_a_wheel_puts_the_timeout() {
             let longest = 1 << random.u32(1..50);
             let delay = random.u64(1..=longest);
             // With so much room it is not one of few, and has buckets.
-            let mut wheel = Wheel::with_capacity(mode.parse().unwrap(), 1_000);
+            let mut wheel = Wheel::with_capacity(mode.parse().unwrap(), 2_000);
             wheel.expire(now);
             let key = wheel.schedule(now + delay, ());
             let (level, _) = wheel.bucket(key).unwrap();

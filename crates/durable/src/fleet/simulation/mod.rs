@@ -18,10 +18,11 @@ use world::World;
 #[derive(Clone, Copy, Debug)]
 struct Size {
     databases: usize,
-    /// Processes, each with a timer on each database.
     workers: usize,
-    /// So many of them have callers.
+    /// So many of them have callers, and a timer on each database.
     clients: usize,
+    /// Each of the others has a timer on one of so many databases.
+    spread: usize,
     /// How many movers there are at once.
     movers: usize,
     /// Names are in the first partitions, and these are moved.
@@ -159,6 +160,7 @@ const SMALL: Size = Size {
     databases: 3,
     workers: 4,
     clients: 2,
+    spread: 1,
     movers: 4,
     hot: 6,
     names: 300,
@@ -178,6 +180,7 @@ const LARGE: Size = Size {
     databases: 100,
     workers: 1_000,
     clients: 20,
+    spread: 100,
     movers: 20,
     hot: 64,
     lease: 10_000,

@@ -105,7 +105,7 @@ impl World {
             let seat = world.new_seat();
             world.seats.borrow_mut().push(seat);
             let delay = world.random(500);
-            world.wake(at, delay);
+            world.begin_at(at, delay);
         }
         world
     }
@@ -175,11 +175,20 @@ impl World {
             let old = std::mem::replace(&mut self.seats.borrow_mut()[seat], new);
             // What it drops may be told to the client that is dropped next.
             drop(old);
-            self.wake(seat, 100);
+            self.begin_at(seat, 100);
         }
         drop(ended.client);
         if process < self.size.clients {
             self.open(process);
+        }
+    }
+
+    /// Has a process begin to work on a database, if it is to.
+    fn begin_at(self: &Rc<Self>, seat: usize, delay: u64) {
+        let (process, database) = (seat / self.size.databases, seat % self.size.databases);
+        if process < self.size.clients || database % self.size.spread == process % self.size.spread
+        {
+            self.wake(seat, delay);
         }
     }
 
