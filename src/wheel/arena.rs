@@ -171,9 +171,14 @@ impl<T> Arena<T> {
     /// Makes room for `additional` timeouts, if there is enough memory.
     pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
-        let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
+        let (groups, room) =
+            (self.slots.len().saturating_add(additional).div_ceil(GROUP), self.slots.room());
         self.slots.try_reserve(additional)?;
         self.deadlines.try_reserve(additional)?;
+        if room < self.slots.room() {
+            self.slots.write_room();
+            self.deadlines.write_room();
+        }
         if groups < 2 {
             return Ok(());
         }

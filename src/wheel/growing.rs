@@ -145,15 +145,19 @@ impl<E: Default> Growing<E> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
         if len > limit(self.room()) {
-            let held = self.first.len();
-            self.first.try_reserve(with_room(len) - held)?;
-            // Written, so that the system provides the pages now, and not to whoever pushes.
-            self.first.resize_with(self.first.capacity(), E::default);
-            self.first.truncate(held);
+            self.first.try_reserve(with_room(len) - self.first.len())?;
             self.next = None;
             self.limit = limit(self.first.capacity());
         }
         Ok(())
+    }
+
+    /// Writes the room that is left, so that the system provides its pages now, and not to whoever
+    /// pushes.
+    pub(crate) fn write_room(&mut self) {
+        let len = self.first.len();
+        self.first.resize_with(self.first.capacity(), E::default);
+        self.first.truncate(len);
     }
 
     /// Drops all elements from `len` on, and gives back the memory that the others do not need.

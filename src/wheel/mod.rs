@@ -544,13 +544,14 @@ impl<T> Wheel<T> {
     }
 
     /// Sorts the timeouts of a wheel of few if the first is not known, and returns the number of
-    /// their entries. If they leave no room for others among them, they go into buckets instead.
+    /// their entries, twice if they go into buckets, as they leave no room for others among them.
     fn sort_gathered(&mut self) -> Option<usize> {
         let gathered = self.ready.gathered()?;
-        if !self.ready.sort_gathered() {
-            self.put_back();
+        if self.ready.sort_gathered() {
+            return Some(gathered);
         }
-        Some(gathered)
+        self.put_back();
+        Some(2 * gathered)
     }
 
     /// Puts all that is ready back into buckets, because that are too many that are not due. The
@@ -707,7 +708,8 @@ impl<T> Wheel<T> {
                 continue;
             }
             if let Some(gathered) = self.sort_gathered() {
-                *work = work.saturating_sub(gathered);
+                let repairs = self.table.repairs().wrapping_sub(repairs);
+                *work = work.saturating_sub(gathered + repairs);
                 continue;
             }
             if self.ready.has_runs() {
@@ -1123,7 +1125,7 @@ const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
-    use super::sweep::FEW_STALE;
+    use super::sweep::{FEW_STALE, Place};
     use super::{Entry, MOST_ALONE, STAMPS_PER_SWEEP, Wheel};
     use crate::mode::Mode;
     use alloc::collections::BTreeSet;
@@ -1241,5 +1243,44 @@ mod tests {
                 wheel.check();
             }
         }
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn few_that_go_into_buckets_are_work() {
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            (0..1_040).for_each(|value| _ = wheel.schedule(5 + value * 7919 % 2_000, value));
+            let (mut work, before) = (1 << 20, crate::steps());
+            assert!(wheel.expire_bounded(5, &mut work).is_some());
+            let (work, steps) = ((1 << 20) - work as u64, crate::steps() - before);
+            assert!(steps <= work + 100, "{mode}: {steps} steps, {work} units of work");
+        }
+    }
+
+    /// No time is left, so the array is not one of few, but it is not sorted yet.
+    #[test]
+    fn at_the_last_tick_nothing_escapes_a_sweep_that_is_sorted_meanwhile() {
+        let mut wheel = Wheel::new(Mode::default());
+        let keys: Vec<_> =
+            (0..1_000).map(|value| wheel.schedule(u64::MAX - value, value)).collect();
+        assert!(wheel.expire_bounded(u64::MAX, &mut 0).is_none());
+        keys[100..110].iter().for_each(|&key| _ = wheel.cancel(key));
+        let stale: Vec<_> =
+            wheel.ready.iter().filter(|&entry| wheel.arena.is_stale(entry)).collect();
+        wheel.arena.set_stamp(STAMPS_PER_SWEEP - 1);
+        wheel.schedule(0, 0);
+        let mut others = keys[900..].iter();
+        let mut sweep = |wheel: &mut Wheel<u64>, is_far: fn(Place) -> bool| {
+            while wheel.sweep.place.is_some_and(|place| !is_far(place)) {
+                wheel.cancel(*others.next().expect("there is one"));
+            }
+        };
+        sweep(&mut wheel, |place| matches!(place, Place::Sorted(at) if at < 1_000));
+        assert!(wheel.next_deadline().is_some());
+        sweep(&mut wheel, |_| false);
+        let is_there =
+            |old: &&Entry| wheel.ready.iter().any(|entry| entry.is(old.index, old.stamp));
+        assert_eq!(stale.iter().filter(is_there).count(), 0);
     }
 }

@@ -46,7 +46,9 @@ pub(super) struct Ready {
     later: Option<Box<Later>>,
     /// The most timeouts that are sorted at once. It rises with each sorted bucket, and falls when
     /// the sorted ones go back into buckets.
-    most_sorted: usize,
+    most_sorted: u32,
+    /// The slots of the entries before this place in `sorted` have been read ahead.
+    read: u32,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +61,8 @@ struct Later {
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { sorted: Vec::new(), head: 0, end: 0, later: None, most_sorted: FEW_SORTED }
+        let most_sorted = FEW_SORTED as u32;
+        Self { sorted: Vec::new(), head: 0, end: 0, later: None, most_sorted, read: 0 }
     }
 }
 
@@ -94,22 +97,17 @@ impl Ready {
         let front = (len / MOST_MOVED).min(MOST_ALONE.saturating_sub(len));
         self.sorted.reserve_exact(front);
         self.sorted.splice(..0, repeat_n(Entry::default(), front));
-        (self.head, self.end) = (front, self.sorted.len());
+        (self.head, self.end, self.read) = (front, self.sorted.len(), 0);
         front == len / MOST_MOVED
     }
 
     /// Sorts all entries, if some are not.
     pub(super) fn settle(&mut self) {
         if self.end < self.sorted.len() {
-            self.forget_order();
+            self.forget_taken();
+            self.head = GATHERS;
             self.sort_gathered();
         }
-    }
-
-    /// Gathers all entries anew, as if none were sorted.
-    pub(super) fn forget_order(&mut self) {
-        self.forget_taken();
-        (self.head, self.end) = (GATHERS, 0);
     }
 
     /// Takes out the last entry if it has this index and stamp. Returns whether it did.
@@ -236,10 +234,11 @@ impl Ready {
     /// Reads the timeouts that come next ahead, if it is their turn. The processor then waits for
     /// them together and not for one after the other.
     #[inline]
-    pub(super) fn prefetch<T>(&self, arena: &Arena<T>) {
-        if self.head % PREFETCHED == 0 && PREFETCHED < self.sorted.len() {
+    pub(super) fn prefetch<T>(&mut self, arena: &Arena<T>) {
+        if self.read as usize <= self.head && PREFETCHED < self.sorted.len() {
             let end = self.sorted.len().min(self.head + PREFETCHED);
             arena.prefetch(&self.sorted[self.head..end]);
+            self.read = end as u32;
         }
     }
 
@@ -255,7 +254,7 @@ impl Ready {
             (self.head, self.end) = (GATHERS, 0);
             return;
         }
-        self.head = 0;
+        (self.head, self.read) = (0, 0);
         self.sorted.clear();
         let mut passed = 0;
         if let Some(Later { runs, due }) = self.later.as_deref_mut() {
@@ -280,7 +279,7 @@ impl Ready {
     #[inline]
     pub(super) fn sorts(&self, entries: usize, level: u32, bits: u32) -> bool {
         let is_fine = level == 1 && 1 << bits <= MOST_COUNTED;
-        entries <= if is_fine { MOST_SORTED_FINE } else { self.most_sorted }
+        entries <= if is_fine { MOST_SORTED_FINE } else { self.most_sorted as usize }
     }
 
     /// Takes over the entries of a bucket and sorts them by deadline. Equal deadlines keep their
@@ -288,7 +287,8 @@ impl Ready {
     /// lowest `digits` digits of `bits` bits.
     pub(super) fn sort(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
         debug_assert!(self.first().is_none() && !self.has_due(), "all was taken out");
-        self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
+        self.most_sorted = (MOST_SORTED as u32).min(self.most_sorted + self.most_sorted / 64);
+        self.read = 0;
         let len = bucket.len();
         self.end = self.sorted.len() + len;
         steps::count(len);
@@ -399,6 +399,7 @@ impl Ready {
             steps::count(self.sorted.len() - self.head);
             self.sorted.drain(..self.head);
             self.end -= core::mem::take(&mut self.head);
+            self.read = 0;
         }
     }
 

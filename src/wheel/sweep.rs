@@ -92,8 +92,8 @@ impl<T> Wheel<T> {
     /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
     /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
-        // All of a wheel of few at once, so that to sort them hides none.
-        let is_small = self.is_of_few() && self.ready.is_small();
+        // All of a wheel of few at once, at the last tick too, so that to sort them hides none.
+        let is_small = self.cursor == u64::MAX && self.ready.sorted().len() <= MOST_ALONE;
         let most_sorted = if is_small { MOST_ALONE } else { CHUNK };
         let Self { table, ready, arena, sweep, .. } = self;
         let mut is_paid = |entries: usize| {

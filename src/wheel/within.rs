@@ -139,11 +139,10 @@ impl<T> Wheel<T> {
 impl<T> Wheel<T> {
     /// Returns the last tick up to `latest` at which something is due, if the wheel finds one at
     /// once: among 64 entries of the last bucket that may have one, and of what is sorted.
-    /// O(levels), but that a wheel of few is sorted if it is not.
+    /// O(levels), but that a wheel of few of which nothing is sorted is sorted now, and not later.
     #[cfg(feature = "std")]
     pub(crate) fn last_until(&mut self, latest: u64) -> Option<u64> {
-        if ENTRIES < self.ready.until(latest)[1].len() {
-            self.ready.forget_order();
+        if self.ready.gathered().is_some_and(|few| ENTRIES < few) {
             self.sort_gathered();
         }
         let Self { table, ready, arena, geometry, cursor, .. } = self;
@@ -259,5 +258,26 @@ mod tests {
         assert_eq!(coarsest(1, u64::MAX), 1 << 63);
         assert_eq!(coarsest(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(coarsest(u64::MAX - 1, u64::MAX), u64::MAX - 1);
+    }
+
+    /// As the worker of a timer asks, each time that it has fired what is due.
+    #[test]
+    #[cfg(feature = "std")]
+    fn asked_in_turns_with_one_that_comes_amid_others_not_all_are_sorted() {
+        for number in [100, 700] {
+            let mut wheel = super::Wheel::new(crate::Mode::hierarchical());
+            (0..number).for_each(|at| _ = wheel.schedule(100_000 + 100 * at, ()));
+            let (turns, before) = (1_000, crate::steps());
+            for turn in 0..turns {
+                let first = wheel.next_wake().expect("there are some");
+                assert!(wheel.expire(first).is_some());
+                wheel.schedule(first + 100 * (1 + turn * 7919 % number), ());
+                while wheel.expire(first).is_some() {}
+                let next = wheel.next_wake().expect("there are some");
+                let _ = wheel.last_until(next + 10);
+            }
+            let each = (crate::steps() - before) / turns;
+            assert!(each <= 100, "{each} steps a turn, {number} pending");
+        }
     }
 }
