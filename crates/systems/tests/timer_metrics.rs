@@ -35,13 +35,14 @@ fn value(page: &str, sample: &str) -> f64 {
 fn busy() -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     let builder = Timer::builder().tick(ms(1)).clock(clock.clone());
-    let timer = builder.max_pending(300).slow_task(ms(10)).build().unwrap();
+    let timer = builder.max_pending(1_600).slow_task(ms(10)).build().unwrap();
     let slow = clock.clone();
     timer.schedule(ms(5_000), move || slow.advance(ms(20))).unwrap();
     timer.schedule(ms(6_000), || panic!("as the test wants it")).unwrap();
     let beat = || ControlFlow::Continue(());
     timer.schedule_repeating(ms(1_000), MissedTick::Skip, beat).unwrap();
-    let others = [(); 200].map(|()| timer.schedule(ms(1_000_000), || {}).unwrap());
+    // Too many to be held in one array.
+    let others = [(); 1_500].map(|()| timer.schedule(ms(1_000_000), || {}).unwrap());
     others[..50].iter().for_each(|other| assert!(other.reschedule(ms(2_000_000))));
     others[..20].iter().for_each(|other| assert!(other.cancel()));
     assert!(!(0..200).all(|later| timer.schedule(ms(1_000_000 + later * 50), || {}).is_ok()));
