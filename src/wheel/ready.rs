@@ -236,10 +236,15 @@ impl Ready {
     #[inline]
     pub(super) fn prefetch<T>(&mut self, arena: &Arena<T>) {
         if self.read as usize <= self.head && PREFETCHED < self.sorted.len() {
-            let end = self.sorted.len().min(self.head + PREFETCHED);
-            arena.prefetch(&self.sorted[self.head..end]);
-            self.read = end as u32;
+            self.read_ahead(arena);
         }
+    }
+
+    #[inline(never)]
+    fn read_ahead<T>(&mut self, arena: &Arena<T>) {
+        let end = self.sorted.len().min(self.head + PREFETCHED);
+        arena.prefetch(&self.sorted[self.head..end]);
+        self.read = end as u32;
     }
 
     /// Fills `sorted` with the next chunk, if all of it was taken out. If a sweep has emptied many
