@@ -486,15 +486,15 @@ mod tests {
 
     #[test]
     fn the_sentence_says_that_few_became_many() {
-        let many: Vec<_> = (1..=161).map(|key| (0, key, 5000)).collect();
+        let many: Vec<_> = (1..=1_057).map(|key| (0, key, 5000)).collect();
         let mut watch = watch_few(many);
         let mut told = Vec::new();
-        for _ in 1..=161 {
+        for _ in 1..=1_057 {
             watch = after_events(watch, 1);
             told.push(watch.told.clone());
         }
         let (last, before) = told.split_last().unwrap();
-        let many = ". They are many now: hierarchical:64 puts all 160 into buckets.";
+        let many = ". They are many now: hierarchical:64 puts all 1,056 into buckets.";
         assert!(last.ends_with(many), "{last}");
         assert!(before.iter().all(|told| told.ends_with("has all in one array.")), "{before:?}");
     }
@@ -768,7 +768,7 @@ mod tests {
     /// Wheels with so much room that they hold few in buckets, too.
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {
         let mut watch = watch_few(scheduled);
-        watch.player.wheels.iter_mut().for_each(|wheel| wheel.run.wheel.reserve(1_000));
+        watch.player.wheels.iter_mut().for_each(|wheel| wheel.run.wheel.reserve(2_000));
         watch
     }
 
