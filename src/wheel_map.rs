@@ -197,8 +197,8 @@ impl<K, V, S> WheelMap<K, V, S> {
     }
 
     /// Makes room for `additional` values more, so that storing them allocates only for the buckets
-    /// that they fall in and for small tables of their keys. Does nothing if there is not enough
-    /// memory.
+    /// that they fall in and for small tables of their keys. Writes the room for values, as
+    /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
     ///
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {

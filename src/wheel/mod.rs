@@ -543,14 +543,16 @@ impl<T> Wheel<T> {
         self.place(entry);
     }
 
-    /// Sorts the timeouts of a wheel of few if the first is not known, and returns the number of
-    /// their entries, twice if they go into buckets, as they leave no room for others among them.
+    /// Sorts the timeouts of a wheel of few if the first is not known, or puts them into buckets if
+    /// they leave no room for others in front. Returns the work.
     fn sort_gathered(&mut self) -> Option<usize> {
         let gathered = self.ready.gathered()?;
-        if self.ready.sort_gathered() {
+        if gathered + Ready::front(gathered) <= MOST_ALONE {
+            self.ready.sort_gathered();
             return Some(gathered);
         }
         self.put_back();
+        // If some are due, all were sorted, too.
         Some(2 * gathered)
     }
 

@@ -86,19 +86,21 @@ impl Ready {
         (self.head == GATHERS).then_some(self.sorted.len())
     }
 
+    /// Returns the room that is left in front of so many entries when they are sorted. Without it,
+    /// each one that comes before all others would have all sorted again.
+    pub(super) fn front(entries: usize) -> usize {
+        entries / MOST_MOVED
+    }
+
     /// Sorts all entries, of which the first is not known. Equal deadlines keep their order.
-    ///
-    /// Leaves room in front, so that not each one that comes before all others has all sorted again.
-    /// Returns whether there was so much.
-    pub(super) fn sort_gathered(&mut self) -> bool {
+    pub(super) fn sort_gathered(&mut self) {
         let len = self.sorted.len();
         steps::count(len);
         self.sorted.sort_by_key(|entry| entry.deadline);
-        let front = (len / MOST_MOVED).min(MOST_ALONE.saturating_sub(len));
+        let front = Self::front(len).min(MOST_ALONE.saturating_sub(len));
         self.sorted.reserve_exact(front);
         self.sorted.splice(..0, repeat_n(Entry::default(), front));
         (self.head, self.end, self.read) = (front, self.sorted.len(), 0);
-        front == len / MOST_MOVED
     }
 
     /// Sorts all entries, if some are not.
@@ -549,7 +551,6 @@ const GATHERS: usize = usize::MAX;
 /// The most entries of a wheel of few, stale ones and those that were taken out included. When they
 /// have no room any more, one call puts them all into buckets.
 pub(super) const MOST_ALONE: usize = 1056;
-
 /// Entries for which there is room at first.
 const LEAST_ROOM: usize = 4;
 /// So few entries that it is cheaper to make the array larger than to look for stale ones.
@@ -574,7 +575,7 @@ const MOST_SORTED_FINE: usize = 8192;
 mod tests {
     use super::{
         Arena, CHUNK, Entry, FEW_SORTED, MOST_ALONE, MOST_INSERTED, MOST_MOVED, MOST_PASSED,
-        MOST_SORTED, Ready,
+        MOST_SORTED, PREFETCHED, Ready,
     };
     use crate::steps::steps;
     use crate::wheel::bucket::Bucket;
@@ -731,7 +732,7 @@ mod tests {
         let mut ready = few([10, 30, 20]);
         assert!(ready.first().is_none());
         assert_eq!(ready.gathered(), Some(3));
-        assert!(ready.sort_gathered());
+        ready.sort_gathered();
         assert_eq!(ready.gathered(), None);
         let before = steps();
         ready.settle();
@@ -763,6 +764,25 @@ mod tests {
             let mut expected: Vec<_> = expected.collect();
             expected.sort_unstable();
             assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
+        }
+    }
+
+    #[test]
+    fn no_entry_is_read_ahead_twice_where_one_is_put_before_it_and_taken_in_turns() {
+        let mut ready = few((1..=300).map(|at| 10 * at));
+        ready.sort_gathered();
+        let front = ready.sorted().start;
+        (0..front).for_each(|_| assert!(ready.insert_alone(entry(300, 5))));
+        let arena = Arena::<()>::new();
+        ready.prefetch(&arena);
+        let read = ready.read;
+        assert_eq!((ready.sorted().start, read), (0, PREFETCHED as u32));
+        for _ in 0..10 {
+            ready.pop();
+            ready.prefetch(&arena);
+            assert!(ready.insert_alone(entry(300, 5)));
+            ready.prefetch(&arena);
+            assert_eq!((ready.sorted().start, ready.read), (0, read));
         }
     }
 

@@ -14,7 +14,7 @@ impl<T> Wheel<T> {
     /// Cost: O(1), with at most 256 looks.
     ///
     /// The wheel takes the tick of a pending timeout, if it finds one at once: among 64 entries of
-    /// each of the last two occupied buckets, or of what is sorted. Otherwise it takes the multiple
+    /// each of the last two occupied buckets, or of what is sorted, and of few that are not. Otherwise it takes the multiple
     /// of the highest power of two in the range. It takes that one, too, if something is due there
     /// and each timeout that it finds is alone at its tick, because such a timeout may be
     /// cancelled. So timeouts whose ranges overlap meet at few ticks, whether or not they find each
@@ -97,7 +97,7 @@ impl<T> Wheel<T> {
         let is_due = |entry: &Entry| {
             (earliest..=latest).contains(&entry.deadline) && !arena.is_stale(*entry)
         };
-        let sorted = || ready.until(latest).into_iter().flat_map(last);
+        let sorted = || ready.until(latest).into_iter().flat_map(tail);
         if *cursor == u64::MAX {
             // All that is pending is ready.
             let mut due = sorted().filter(|entry| is_due(entry));
@@ -146,7 +146,7 @@ impl<T> Wheel<T> {
             self.sort_gathered();
         }
         let Self { table, ready, arena, geometry, cursor, .. } = self;
-        let sorted = ready.until(latest).into_iter().flat_map(last).copied();
+        let sorted = ready.until(latest).into_iter().flat_map(tail).copied();
         let number = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
         let bucket = number.and_then(|number| table.last(number)).into_iter();
         let entries = bucket.flat_map(|number| table.bucket(number).iter().take(ENTRIES));
@@ -186,7 +186,7 @@ impl Choices {
 }
 
 /// Returns the last entries, as many as are worth a look.
-fn last(entries: &[Entry]) -> &[Entry] {
+fn tail(entries: &[Entry]) -> &[Entry] {
     &entries[entries.len().saturating_sub(ENTRIES)..]
 }
 

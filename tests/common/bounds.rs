@@ -339,7 +339,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
 pub(crate) fn grows_in_steps<S: Subject>(mode: Mode) -> [u64; 2] {
     let peak = asked("BOUNDS_PEAK").unwrap_or_else(|| long(PEAK, LONG_PEAK) * 5);
     let mut subject = S::new(mode);
-    let mut most = [(0, 0); 2];
+    let (mut most, mut into_buckets) = ([(0, 0); 2], 0);
     for number in 0..peak {
         let before = steps();
         let key = if S::IS_MAP { number } else { 0 };
@@ -347,7 +347,11 @@ pub(crate) fn grows_in_steps<S: Subject>(mode: Mode) -> [u64; 2] {
         let grown = measured.bytes_current.max(0) as u64;
         let moved = if 0 < grown { measured.bytes_total - grown } else { 0 };
         let moved = if (moved as f64) < WHOLE_PAGES { moved } else { 0 };
-        for (most, found) in most.iter_mut().zip([steps() - before, moved]) {
+        let mut taken = steps() - before;
+        if 0 == into_buckets && (GROWS + 1..=INTO_BUCKETS).contains(&taken) {
+            into_buckets = std::mem::take(&mut taken);
+        }
+        for (most, found) in most.iter_mut().zip([taken, moved]) {
             *most = (*most).max((found, number));
         }
     }
@@ -497,7 +501,9 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 const ARRAYS: f64 = 3.0;
 const MOVED_WITH_EACH: f64 = 64.0;
 /// The steps that one insertion may take while a subject grows.
-pub(crate) const GROWS: u64 = 1_200;
+pub(crate) const GROWS: u64 = 320;
+/// The same for the one that puts a wheel of few into buckets.
+const INTO_BUCKETS: u64 = 1_100;
 /// The bytes of an array that one insertion may move to a larger one, beside a list of bits.
 pub(crate) const MOVED_WHOLE: u64 = 65_536;
 /// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies
