@@ -237,9 +237,14 @@ impl Ready {
     /// them together and not for one after the other.
     #[inline]
     pub(super) fn prefetch<T>(&mut self, arena: &Arena<T>) {
-        if self.read as usize <= self.head && PREFETCHED < self.sorted.len() {
+        if self.is_to_read() {
             self.read_ahead(arena);
         }
+    }
+
+    #[inline]
+    fn is_to_read(&self) -> bool {
+        self.read as usize <= self.head && PREFETCHED < self.sorted.len()
     }
 
     #[inline(never)]
@@ -773,17 +778,15 @@ mod tests {
         ready.sort_gathered();
         let front = ready.sorted().start;
         (0..front).for_each(|_| assert!(ready.insert_alone(entry(300, 5))));
-        let arena = Arena::<()>::new();
-        ready.prefetch(&arena);
-        let read = ready.read;
-        assert_eq!((ready.sorted().start, read), (0, PREFETCHED as u32));
+        assert!(ready.is_to_read());
+        ready.prefetch(&Arena::<()>::new());
         for _ in 0..10 {
             ready.pop();
-            ready.prefetch(&arena);
             assert!(ready.insert_alone(entry(300, 5)));
-            ready.prefetch(&arena);
-            assert_eq!((ready.sorted().start, ready.read), (0, read));
+            assert!(ready.sorted().start == 0 && !ready.is_to_read());
         }
+        (0..PREFETCHED).for_each(|_| _ = ready.pop());
+        assert!(ready.is_to_read());
     }
 
     #[test]
