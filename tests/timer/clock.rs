@@ -6,7 +6,7 @@ use crate::zoo::clocks::OddClock;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{Clock, Follower, ManualClock, MissedTick, Mode, Timeout, Timer};
+use tickwheel::{Follower, ManualClock, MissedTick, Mode, Timeout, Timer};
 
 in_each_mode! {
     a_task_finds_the_clock_at_its_deadline,
@@ -325,7 +325,7 @@ fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
 #[cfg(feature = "boot-clock")]
 #[test]
 fn the_boot_clock_goes_on_and_bounds_a_look() {
-    use tickwheel::BootClock;
+    use tickwheel::{BootClock, Clock};
 
     let before = Instant::now();
     let clock = BootClock::new();
