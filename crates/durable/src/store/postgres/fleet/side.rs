@@ -33,19 +33,14 @@ impl Side for PostgresStore {
         name: &str,
         lock: Duration,
     ) -> Result<Turn<bool>, Error> {
-        let (other, moves) = (way.to.to_string(), signed(way.moves));
+        let told = way.told(way.to);
         self.run_unlocked("begin a move from", async |connection| {
             if !connection.begin_locked(lock, &triggers(way.partition)).await? {
                 return Ok(Turn::Waits(connection.waits_for().await?));
             }
-            note_place(connection, &other, name).await?;
+            note_place(connection, &told.other, name).await?;
             connection.execute("delete from tickwheel_changed").await?;
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-            ];
-            let began = connection.query(BEGIN_MOVE, &parameters).await?;
+            let began = connection.query(BEGIN_MOVE, &told.parameters()).await?;
             if began.is_empty() {
                 connection.execute("rollback").await?;
             } else {
@@ -57,15 +52,11 @@ impl Side for PostgresStore {
 
     async fn yield_until(&mut self, way: Way, time: Option<Duration>) -> Result<(), Error> {
         let seconds = time.map(|time| time.as_secs_f64());
-        let (other, moves) = (way.to.to_string(), signed(way.moves));
+        let told = way.told(way.to);
         self.run_unlocked("let a partition be given back in", async |connection| {
             connection.begin().await?;
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-                (&seconds as _, Type::FLOAT8),
-            ];
+            let [partition, other, moves] = told.parameters();
+            let parameters = [partition, other, moves, (&seconds as _, Type::FLOAT8)];
             connection.query(YIELD_UNTIL, &parameters).await?;
             connection.end().await
         })
@@ -78,23 +69,18 @@ impl Side for PostgresStore {
             note_place(connection, &other, name).await?;
             connection.end().await
         })?;
-        self.set_state("expect a partition in", EXPECT, way, way.from)
+        self.set_state("expect a partition in", EXPECT, way)
     }
 
     async fn expect_no_more(&mut self, way: Way) -> Result<bool, Error> {
-        self.set_state("forget a move to", EXPECT_NO_MORE, way, way.from)
+        self.set_state("forget a move to", EXPECT_NO_MORE, way)
     }
 
     async fn claim(&mut self, way: Way) -> Result<Option<i64>, Error> {
-        let (other, moves) = (way.from.to_string(), signed(way.moves));
+        let told = way.told(way.from);
         self.run_unlocked("expect a partition in", async |connection| {
             connection.begin().await?;
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-            ];
-            let claimed = connection.query(CLAIM, &parameters).await?;
+            let claimed = connection.query(CLAIM, &told.parameters()).await?;
             connection.end().await?;
             Ok(claimed.first().map(|row| row.get(0)))
         })
@@ -181,13 +167,8 @@ impl Side for PostgresStore {
                 return Ok((Turn::Waits(CALLERS), 0));
             }
             // Nor an ack, and no worker takes it.
-            let (other, moves) = (way.to.to_string(), signed(way.moves));
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-            ];
-            let locked = connection.query(LOCK_MOVING, &parameters).await;
+            let told = way.told(way.to);
+            let locked = connection.query(LOCK_MOVING, &told.parameters()).await;
             let Some(moving) = connection.unless_locked(locked).await? else {
                 return Ok((Turn::Waits(OWNER), 0));
             };
@@ -248,6 +229,27 @@ impl Side for PostgresStore {
             return Err(Error::store(doing, "a trigger has kept timeouts"));
         }
         Ok(0 < removed)
+    }
+}
+
+/// A move, as statements are told of it.
+struct Told {
+    partition: i32,
+    /// The other database.
+    other: String,
+    moves: i64,
+}
+
+impl Way {
+    fn told(self, other: DatabaseId) -> Told {
+        Told { partition: self.partition, other: other.to_string(), moves: signed(self.moves) }
+    }
+}
+
+impl Told {
+    /// The first parameters of each statement.
+    fn parameters(&self) -> [Parameter<'_>; 3] {
+        [(&self.partition, Type::INT4), (&self.other, Type::TEXT), (&self.moves, Type::INT8)]
     }
 }
 
@@ -331,22 +333,11 @@ impl PostgresStore {
     }
 
     /// Makes a change of the state of a partition. Returns whether it was as it must be.
-    fn set_state(
-        &mut self,
-        doing: &str,
-        statement: &str,
-        way: Way,
-        other: DatabaseId,
-    ) -> Result<bool, Error> {
-        let (other, moves) = (other.to_string(), signed(way.moves));
+    fn set_state(&mut self, doing: &str, statement: &str, way: Way) -> Result<bool, Error> {
+        let told = way.told(way.from);
         self.run_unlocked(doing, async |connection| {
             connection.begin().await?;
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-            ];
-            let changed = connection.query(statement, &parameters).await?;
+            let changed = connection.query(statement, &told.parameters()).await?;
             connection.end().await?;
             Ok(!changed.is_empty())
         })
@@ -359,15 +350,11 @@ impl PostgresStore {
         token: i64,
         mut work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
     ) -> Result<R, Error> {
-        let (other, moves) = (way.from.to_string(), signed(way.moves));
+        let told = way.told(way.from);
         let done = self.run_at("copy a partition to", async |connection| {
             connection.begin().await?;
-            let parameters = [
-                (&way.partition as _, Type::INT4),
-                (&other as _, Type::TEXT),
-                (&moves as _, Type::INT8),
-                (&token as _, Type::INT8),
-            ];
+            let [partition, other, moves] = told.parameters();
+            let parameters = [partition, other, moves, (&token as _, Type::INT8)];
             if connection.query(LOCK_COMING, &parameters).await?.is_empty() {
                 connection.execute("rollback").await?;
                 return Ok(None);
