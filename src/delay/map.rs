@@ -94,8 +94,8 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
         self.source.retain(keeps);
     }
 
-    /// Makes room for `additional` values more, and writes it, as [`Wheel::reserve`] does. Does
-    /// nothing if there is not enough memory.
+    /// Makes room for `additional` values more, and writes it, as
+    /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
     ///
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {

@@ -126,8 +126,8 @@ impl<T> Delayed<Wheel<T>> {
         self.source.retain(|key, deadline, value| keeps(key, ticks.instant(deadline), value));
     }
 
-    /// Makes room for `additional` values more, and writes it, as [`Wheel::reserve`] does. Does
-    /// nothing if there is not enough memory.
+    /// Makes room for `additional` values more, and writes it, as
+    /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
     ///
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
