@@ -423,36 +423,73 @@ impl Rush {
 
 /// What a timeout costs from its put to its ack, where ever more are pending, up to `most`. Their
 /// names are spread like those of UUIDs. Those of the measured ones are too, or follow each other.
+///
+/// Long after a checkpoint, and just after one, when each page that changes is written to the WAL as
+/// a whole. A vacuum is shared by as many as end before it begins by itself.
 pub(crate) fn scale(url: &str, most: u64) -> Result<()> {
     let place = Place::new(url, "scale")?;
     let mut client = place.client()?;
+    client.batch_execute("alter table tickwheel_due set (autovacuum_enabled = off)")?;
     let mut before = 0;
     for pending in [1_000_000, 10_000_000, 50_000_000].into_iter().filter(|&some| some <= most) {
-        while before < pending {
-            // In parts, so that no transaction is long.
-            let next = pending.min(before + 1_000_000);
-            client.execute(
-                "insert into tickwheel_due (name, deadline, payload)
-                 select md5('far' || n), extract(epoch from now())::bigint * 1000 + 86400000
-                   + n * 7919 % 2592000000, convert_to(rpad(n::text, 100, 'x'), 'UTF8')
-                 from generate_series($1::bigint + 1, $2::bigint) n",
-                &[&(before as i64), &(next as i64)],
-            )?;
-            before = next;
-        }
-        rest(&mut client)?;
+        grow(&mut client, before, pending)?;
+        before = pending;
         let size = "select pg_total_relation_size('tickwheel_due') / $1::bigint";
         let size: i64 = client.query_one(size, &[&(pending as i64)])?.get(0);
-        for names in ["ascending", "random"] {
-            let done = lives(&place, pending, names)?;
-            println!("| {pending} pending, {size} bytes each, names {names} | | {} |", done.line);
+        println!("| {pending} pending, {size} bytes each | | | | | |");
+        for since in ["long", "just"] {
+            for names in ["ascending", "random"] {
+                let done = lives(&place, &format!("{pending:012}/{since}"), names)?;
+                println!("| {since} after a checkpoint, names {names} | | {} |", done.line);
+            }
+            client.batch_execute("vacuum tickwheel_due")?;
+            client.batch_execute("checkpoint")?;
         }
+        // So many make it begin by itself.
+        let dead = 2_000 + pending / 50;
+        let soon = "extract(epoch from now())::bigint * 1000 + 3600000 + n";
+        fill(&mut client, "dead", dead, soon, HUNDRED_BYTES)?;
+        client.batch_execute("delete from tickwheel_due where name like 'dead/%'")?;
+        let work = Work::begin(&place)?;
+        client.batch_execute("vacuum (index_cleanup on) tickwheel_due")?;
+        println!("| vacuum | | {} |", work.end(dead)?.line);
     }
     Ok(())
 }
 
+/// Fills the table, which has `before`, up to `pending`. Its indexes are made after that, as full as
+/// those that grew.
+fn grow(client: &mut Client, before: u64, pending: u64) -> Result<()> {
+    let indexes = client.query(
+        "select pg_get_indexdef(indexrelid), indexrelid::regclass::text from pg_index
+         where indrelid = 'tickwheel_due'::regclass and not indisprimary",
+        &[],
+    )?;
+    client.batch_execute("alter table tickwheel_due drop constraint tickwheel_due_pkey")?;
+    for index in &indexes {
+        client.batch_execute(&format!("drop index {}", index.get::<_, &str>(1)))?;
+    }
+    for part in (before..pending).step_by(1_000_000) {
+        client.execute(
+            "insert into tickwheel_due (name, deadline, payload)
+             select md5('far' || n), extract(epoch from now())::bigint * 1000 + 86400000
+               + n * 7919 % 2592000000, convert_to(rpad(n::text, 100, 'x'), 'UTF8')
+             from generate_series($1::bigint + 1, $1::bigint + 1000000) n",
+            &[&(part as i64)],
+        )?;
+    }
+    client.batch_execute("checkpoint")?;
+    client.batch_execute("set maintenance_work_mem = '1GB'")?;
+    let full = "with (fillfactor = 70)";
+    client.batch_execute(&format!("alter table tickwheel_due add primary key (name) {full}"))?;
+    for index in &indexes {
+        client.batch_execute(&format!("{} {full}", index.get::<_, &str>(0)))?;
+    }
+    Ok(client.batch_execute("vacuum (analyze) tickwheel_due")?)
+}
+
 /// Puts, fires and acks timeouts by four workers.
-fn lives(place: &Place, pending: u64, names: &str) -> Result<Done> {
+fn lives(place: &Place, kind: &str, names: &str) -> Result<Done> {
     let timers = place.workers(4, LEASE)?;
     let consumers = Consumers::start(&timers);
     let work = Work::begin(place)?;
@@ -461,7 +498,7 @@ fn lives(place: &Place, pending: u64, names: &str) -> Result<Done> {
     for n in 0..LIVES {
         let name = match names {
             "random" => format!("{:032x}", fastrand::u128(..)),
-            _ => format!("{pending:012}/{n:012}"),
+            _ => format!("{kind}/{n:012}"),
         };
         let at = begin + Duration::from_micros(n * 50);
         commits.push(timers[n as usize % timers.len()].schedule(&name, at, &PAYLOAD)?);
