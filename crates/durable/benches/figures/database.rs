@@ -483,7 +483,10 @@ fn grow(client: &mut Client, before: u64, pending: u64) -> Result<()> {
     let full = "with (fillfactor = 70)";
     client.batch_execute(&format!("alter table tickwheel_due add primary key (name) {full}"))?;
     for index in &indexes {
-        client.batch_execute(&format!("{} {full}", index.get::<_, &str>(0)))?;
+        let index = index.get::<_, &str>(0);
+        // Without what this has said before.
+        let index = index.split_once(" WITH ").map_or(index, |(index, _)| index);
+        client.batch_execute(&format!("{index} {full}"))?;
     }
     Ok(client.batch_execute("vacuum (analyze) tickwheel_due")?)
 }
