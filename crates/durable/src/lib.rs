@@ -37,6 +37,7 @@
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
 //! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database, and
 //!   `Fleet`, for several databases.
+//! - `sqlx`: `schedule_in_sqlx` and `cancel_in_sqlx`, for transactions of `sqlx`; needs Rust 1.94.
 //! - `tls`: connections to it with TLS, by rustls.
 //! - `cron`: `Recurring::cron`, for timeouts that come again by a cron expression in a time zone.
 //! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
@@ -63,6 +64,8 @@ pub use moving::{Moved, move_all};
 pub use recurring::Recurring;
 #[cfg(feature = "postgres")]
 pub use sql::{cancel_in_async, schedule_in_async};
+#[cfg(feature = "sqlx")]
+pub use sql::{cancel_in_sqlx, schedule_in_sqlx};
 pub use sql::{cancel_sql, schedule_sql};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{

@@ -8,11 +8,9 @@ use crate::values::{check, check_name, deadline};
 /// Returns the SQL that puts a timeout, and its three parameters: for a transaction of any driver,
 /// which has the timeout exactly if that commits.
 ///
-/// With `sqlx`:
-///
 /// ```text
 /// let (sql, (name, at, payload)) = schedule_sql("order-17/payment", at, b"eur 20")?;
-/// sqlx::query(sql).bind(name).bind(at).bind(payload).execute(&mut *transaction).await?;
+/// transaction.execute(sql, &[&name, &at, &payload])?;
 /// ```
 ///
 /// It is the same as [`DurableTimer::schedule`](crate::DurableTimer::schedule), and needs no timer
@@ -96,8 +94,71 @@ fn failed(doing: &str, name: &str, error: tokio_postgres::Error) -> Error {
     elsewhere.unwrap_or_else(|| Error::store(format!("{doing} {name:?} in a transaction"), error))
 }
 
+/// Puts a timeout inside a transaction of `sqlx`, as `schedule_in` does in one of `postgres`.
+///
+/// ```text
+/// let mut transaction = pool.begin().await?;
+/// sqlx::query("insert into orders ...").execute(&mut *transaction).await?;
+/// schedule_in_sqlx(&mut transaction, "order-17/payment", at, b"eur 20").await?;
+/// transaction.commit().await?;
+/// ```
+///
+/// On a connection that is in no transaction, it puts the timeout at once.
+///
+/// # Errors
+///
+/// If the name or the payload is not allowed, [`Error::Elsewhere`], and the database's.
+#[cfg(feature = "sqlx")]
+pub async fn schedule_in_sqlx(
+    transaction: &mut sqlx::PgConnection,
+    name: &str,
+    at: SystemTime,
+    payload: &[u8],
+) -> Result<(), Error> {
+    let (sql, (name, at, payload)) = schedule_sql(name, at, payload)?;
+    let put = sqlx::query(sql).bind(name).bind(at).bind(payload).execute(transaction).await;
+    put.map_err(|error| failed_in_sqlx("schedule", name, error))?;
+    Ok(())
+}
+
+/// Cancels a timeout inside a transaction of `sqlx`, as `cancel_in` does in one of `postgres`.
+/// Returns whether it was there.
+///
+/// # Errors
+///
+/// As for [`schedule_in_sqlx`].
+#[cfg(feature = "sqlx")]
+pub async fn cancel_in_sqlx(
+    transaction: &mut sqlx::PgConnection,
+    name: &str,
+) -> Result<bool, Error> {
+    let (sql, name) = cancel_sql(name)?;
+    let was_there = sqlx::query_scalar(sql).bind(name).fetch_one(transaction).await;
+    was_there.map_err(|error| failed_in_sqlx("cancel", name, error))
+}
+
+#[cfg(feature = "sqlx")]
+fn failed_in_sqlx(doing: &str, name: &str, error: sqlx::Error) -> Error {
+    let doing = format!("{doing} {name:?} in a transaction");
+    let said = match error {
+        sqlx::Error::Database(said) => said,
+        error => return Error::store(doing, error),
+    };
+    match said.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+        Some(said) if said.code() == ELSEWHERE => {
+            let place = said.detail().unwrap_or_default().to_owned();
+            Error::Elsewhere { name: name.to_owned(), place }
+        }
+        _ => Error::store(doing, said as Box<dyn std::error::Error + Send + Sync>),
+    }
+}
+
 #[cfg(feature = "postgres")]
 type Parameter<'a> = (&'a (dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type);
 
 const SCHEDULE: &str =
     "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
+
+/// What the tables say of a partition that another database has.
+#[cfg(any(feature = "postgres", feature = "sqlx"))]
+pub(crate) const ELSEWHERE: &str = "TW001";

@@ -236,7 +236,7 @@ fn what_recurs_is_acked_and_scheduled_in_one_change_also_by_another_worker() {
 }
 
 #[test]
-fn a_transaction_of_sqlx_schedules_and_cancels_by_sql_and_typed_parameters() {
+fn any_driver_schedules_and_cancels_by_sql_with_typed_parameters() {
     use sqlx::{Connection, PgConnection};
 
     let Some(server) = Server::start() else { return };
@@ -246,19 +246,11 @@ fn a_transaction_of_sqlx_schedules_and_cancels_by_sql_and_typed_parameters() {
     let at = now();
     runtime.block_on(async {
         let mut connection = PgConnection::connect(&url).await.unwrap();
-        for (name, commits) in [("order-1", false), ("order-2", true)] {
-            let mut transaction = connection.begin().await.unwrap();
+        for (name, at) in [("order-2", at), ("order-3", now() + HOUR)] {
             let (sql, (name, at, payload)) = schedule_sql(name, at, b"eur 20").unwrap();
             let put = sqlx::query(sql).bind(name).bind(at).bind(payload);
-            put.execute(&mut *transaction).await.unwrap();
-            match commits {
-                true => transaction.commit().await.unwrap(),
-                false => transaction.rollback().await.unwrap(),
-            }
+            put.execute(&mut connection).await.unwrap();
         }
-        let (sql, (name, at, payload)) = schedule_sql("order-3", now() + HOUR, b"").unwrap();
-        let put = sqlx::query(sql).bind(name).bind(at).bind(payload);
-        put.execute(&mut connection).await.unwrap();
         for is_there in [true, false] {
             let (sql, name) = cancel_sql("order-3").unwrap();
             let cancelled: bool =
@@ -270,11 +262,59 @@ fn a_transaction_of_sqlx_schedules_and_cancels_by_sql_and_typed_parameters() {
     assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
     assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
     due.ack();
-    assert!(timer.get("order-1").unwrap().is_none() && timer.get("order-3").unwrap().is_none());
+    assert!(timer.get("order-3").unwrap().is_none());
     timer.close().unwrap();
     assert!(matches!(schedule_sql("", at, b""), Err(Error::EmptyName)));
     assert!(matches!(schedule_sql("a", at, &[0; 65_537]), Err(Error::LongPayload { .. })));
     assert!(matches!(cancel_sql("a\0"), Err(Error::NulInName)));
+}
+
+#[cfg(feature = "sqlx")]
+#[test]
+fn a_transaction_of_sqlx_schedules_and_cancels_by_a_call() {
+    use sqlx::{Connection, PgConnection, PgPool};
+    use tickwheel_durable::{cancel_in_sqlx, schedule_in_sqlx};
+
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (task_url, at) = (url.clone(), now());
+    // As a task that may go from thread to thread.
+    let task = runtime.spawn(async move {
+        let pool = PgPool::connect(&task_url).await.unwrap();
+        let mut transaction = pool.begin().await.unwrap();
+        schedule_in_sqlx(&mut transaction, "order-1", at, b"eur 20").await.unwrap();
+        transaction.rollback().await.unwrap();
+        let mut transaction = pool.begin().await.unwrap();
+        schedule_in_sqlx(&mut transaction, "order-2", at, b"eur 20").await.unwrap();
+        schedule_in_sqlx(&mut transaction, "order-3", at, b"").await.unwrap();
+        assert!(cancel_in_sqlx(&mut transaction, "order-3").await.unwrap());
+        assert!(!cancel_in_sqlx(&mut transaction, "order-4").await.unwrap());
+        // What is not allowed is refused here, and the transaction goes on.
+        let error = schedule_in_sqlx(&mut transaction, "", at, b"").await.unwrap_err();
+        assert!(matches!(error, Error::EmptyName), "{error}");
+        let error = cancel_in_sqlx(&mut transaction, "a\0").await.unwrap_err();
+        assert!(matches!(error, Error::NulInName), "{error}");
+        transaction.commit().await.unwrap();
+        // On a connection, at once; and an error has the words of the server, once.
+        let mut connection = PgConnection::connect(&task_url).await.unwrap();
+        let far = now() + HOUR;
+        schedule_in_sqlx(&mut connection, "order-5", far, &[0; 65_536]).await.unwrap();
+        sqlx::query("begin read only").execute(&mut connection).await.unwrap();
+        let error = schedule_in_sqlx(&mut connection, "order-6", at, b"").await.unwrap_err();
+        let words = error.to_string();
+        assert!(words.starts_with("cannot schedule \"order-6\" in a transaction: "), "{words}");
+        assert_eq!(words.matches("read-only").count(), 1, "{words}");
+    });
+    runtime.block_on(task).unwrap();
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
+    due.ack();
+    let names: Vec<String> = timer.iter().map(|it| it.unwrap().name().to_owned()).collect();
+    assert_eq!(names.iter().filter(|name| *name != "order-2").collect::<Vec<_>>(), ["order-5"]);
+    timer.close().unwrap();
 }
 
 #[test]

@@ -8,9 +8,10 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use sqlx::PgPool;
-use tickwheel_durable::{Cancelled, DurableTimer};
+use tickwheel_durable::{Cancelled, DurableTimer, schedule_in_sqlx};
 use tokio::runtime::Builder;
 
 #[allow(dead_code)]
@@ -36,11 +37,8 @@ async fn place_order(State(app): State<Arc<App>>, Path(id): Path<i32>) -> Result
         .bind(id)
         .execute(&mut *transaction)
         .await?;
-    sqlx::query("select tickwheel_schedule($1, now() + interval '3 seconds', $2)")
-        .bind(format!("order-{id}/payment"))
-        .bind(id.to_string().into_bytes())
-        .execute(&mut *transaction)
-        .await?;
+    let (name, at) = (format!("order-{id}/payment"), SystemTime::now() + Duration::from_secs(3));
+    schedule_in_sqlx(&mut transaction, &name, at, id.to_string().as_bytes()).await?;
     transaction.commit().await?;
     Ok(format!("order {id} is to be paid"))
 }

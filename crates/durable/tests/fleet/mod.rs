@@ -163,7 +163,10 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
     ];
     let scheduled = schedule_in(&mut old.transaction().unwrap(), fresh, far, b"");
     let cancelled = cancel_in(&mut old.transaction().unwrap(), fresh).map(drop);
-    for refused in refusals.into_iter().chain([scheduled, cancelled]) {
+    let refusals = refusals.into_iter().chain([scheduled, cancelled]);
+    #[cfg(feature = "sqlx")]
+    let refusals = refusals.chain(by_sqlx(&here, fresh));
+    for refused in refusals {
         let error = refused.unwrap_err();
         let words = error.to_string();
         assert!(words.contains(&format!("ask {}", place(&there))), "{words}");
@@ -197,6 +200,20 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
     for timer in [caller, other] {
         timer.close().unwrap();
     }
+}
+
+/// What a schedule and a cancel by `sqlx` return.
+#[cfg(feature = "sqlx")]
+fn by_sqlx(url: &str, name: &str) -> [Result<(), Error>; 2] {
+    use sqlx::Connection;
+    use tickwheel_durable::{cancel_in_sqlx, schedule_in_sqlx};
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+        let scheduled = schedule_in_sqlx(&mut connection, name, now() + HOUR, b"").await;
+        [scheduled, cancel_in_sqlx(&mut connection, name).await.map(drop)]
+    })
 }
 
 /// What a worker and callers do, to be looked for later.

@@ -11,6 +11,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
 use super::places::Places;
+use crate::sql::ELSEWHERE;
 use crate::store::limits::{Limits, Parts};
 use crate::store::{Act, Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
@@ -335,9 +336,6 @@ pub(super) fn unsigned(number: i64) -> u64 {
 
 /// The partitions that the migration makes.
 pub(super) const PARTITIONS: u32 = 64;
-
-/// What the tables say of a partition that another database has.
-const ELSEWHERE: &str = "TW001";
 
 const LOCKED: &str = "somebody else has locked it";
 const TABLE_LOCKED: &str = "somebody else has locked the table tickwheel_due";
