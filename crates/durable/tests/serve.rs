@@ -13,6 +13,9 @@ use tempfile::TempDir;
 use tickwheel_durable::DurableTimer;
 
 mod page;
+#[cfg(feature = "postgres")]
+#[allow(dead_code)]
+mod server;
 
 use page::Page;
 
@@ -325,17 +328,68 @@ fn whoever_does_not_finish_a_request_makes_room_for_others() {
 /// and axe-core finds nothing.
 #[test]
 fn a_browser_shows_it_and_retries_by_keyboard() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &["--changes"]);
+    let Some(mut checker) = checker("file.mjs", &page) else { return };
+    let done = checker.output().expect("where npm is, node is");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The same for two databases, of which one is stopped while the page is open.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_browser_shows_a_fleet_and_goes_on_while_one_of_its_databases_is_down() {
+    use server::{Server, client};
+    use tickwheel_durable::{PostgresStore, join_fleet, move_partition};
+
+    let (Some(server), Some(other)) = (Server::start(), Server::start()) else { return };
+    let [one, two] = [server.tables(), other.tables()];
+    client(&one)
+        .batch_execute(
+            "select tickwheel_schedule('order ' || n, now() + n * interval '1 min', 'eur 20')
+             from generate_series(1, 300) n;
+             select tickwheel_schedule('late', now() - interval '1 h', '');
+             insert into tickwheel_dead select 'dead ' || n, 1000, 2000, 3, 'eur 20'
+             from generate_series(1, 12) n",
+        )
+        .unwrap();
+    let [mut from, mut to] = [&one, &two].map(|url| PostgresStore::connect(url).unwrap());
+    join_fleet(&mut to, &mut from).unwrap();
+    for partition in 32..64 {
+        move_partition(&mut from, &mut to, partition, |_| ()).unwrap();
+    }
+    let page = Page::of(&one, &[&two, "--changes"]);
+    let Some(mut checker) = checker("fleet.mjs", &page) else { return };
+    checker.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut checker = checker.spawn().expect("where npm is, node is");
+    let (mut input, output) = (checker.stdin.take().unwrap(), checker.stdout.take().unwrap());
+    for line in BufReader::new(output).lines() {
+        match &*line.unwrap() {
+            "stop" => other.stop("fast"),
+            "go" => other.go(),
+            line => panic!("it says {line}"),
+        }
+        writeln!(input, "done").unwrap();
+    }
+    let done = checker.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Prepares a script that opens a page in a browser. `None`, and a word why, where there is none;
+/// under CI that is a failure.
+fn checker(script: &str, page: &Page) -> Option<Command> {
     let skip = |absent: &str| {
         assert!(env::var_os("CI").is_none(), "{absent}");
         // Written past the capture of the test runner, so that it is seen.
         writeln!(io::stderr(), "SKIPPED: no browser opened the page: {absent}").unwrap();
+        None
     };
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let mut all = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
     let Some(browser) = all.find(|path| path.is_file()) else { return skip("Chromium is absent") };
-    let checker = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve");
+    let checker = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve").join(script);
     fs::create_dir_all(&checker).unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for name in ["package.json", "package-lock.json"] {
@@ -344,20 +398,19 @@ fn a_browser_shows_it_and_retries_by_keyboard() {
             return skip("this is not the repository");
         }
     }
-    fs::copy(here.join("tests/page/check.mjs"), checker.join("check.mjs")).unwrap();
+    for name in ["browser.mjs", script] {
+        fs::copy(here.join("tests/page").join(name), checker.join(name)).unwrap();
+    }
     let words = ["ci", "--no-audit", "--no-fund", "--ignore-scripts"];
     match Command::new("npm").args(words).current_dir(&checker).output() {
         Ok(done) if done.status.success() => {}
         Ok(done) => return skip(&format!("npm ci: {}", String::from_utf8_lossy(&done.stderr))),
         Err(error) => return skip(&format!("npm: {error}")),
     }
-    let folder = TempDir::new().unwrap();
-    let page = Page::of(&file(&folder), &["--changes"]);
     let mut node = Command::new("node");
     let url = format!("http://127.0.0.1:{}/", page.port);
-    node.arg("check.mjs").arg(browser).arg(url).arg(&checker).current_dir(&checker);
-    let done = node.output().expect("where npm is, node is");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    node.arg(script).arg(browser).arg(url).arg(&checker).current_dir(&checker);
+    Some(node)
 }
 
 /// A file with 253 that are pending, of which one is overdue, and four dead letters.

@@ -668,9 +668,9 @@ fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
 }
 
 /// Passes on what comes, until it goes silent: then it swallows all, and takes new connections.
-struct Proxy {
+pub(super) struct Proxy {
     port: u16,
-    is_silent: Arc<AtomicBool>,
+    pub(super) is_silent: Arc<AtomicBool>,
     /// How many connections its clients have open.
     open: Arc<AtomicU64>,
     /// So many bytes of answers are passed on. Then it goes silent, and reads no answer any more.
@@ -739,7 +739,7 @@ impl Proxy {
     }
 
     /// Starts one before the server of this URL, and returns the URL of the proxy.
-    fn before(url: &str) -> (Self, String) {
+    pub(super) fn before(url: &str) -> (Self, String) {
         let port = url.rsplit(':').next().unwrap().split('/').next().unwrap();
         let proxy = Self::start(port.parse().unwrap());
         let through = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));

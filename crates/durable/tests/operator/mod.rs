@@ -1,16 +1,19 @@
 //! The command `tickwheel-durable` on a database.
 
 use std::io::Read;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use postgres::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
 use tickwheel_durable::{DurableTimer, RedbStore};
 
+use crate::live::Proxy;
 use crate::page::Page;
 use crate::server::{Server, client};
 use crate::{HOUR, LEASE, now, take, until, worker};
@@ -333,6 +336,210 @@ fn the_page_of_a_database_shows_its_workers_and_tells_while_it_is_away() {
     assert_eq!(state["pending"], 5000, "what was seen last stays");
     server.go();
     until("it is read again", || page.json("/state")["error"].is_null());
+}
+
+/// Makes a fleet of two databases, of which each has some of 300 timeouts and of 60 dead letters. The
+/// second has one that is overdue.
+fn fleet(servers: [&Server; 2]) -> [String; 2] {
+    let [one, two] = [servers[0].tables(), servers[1].database()];
+    let fill = "select tickwheel_schedule('order ' || n, to_timestamp(4000000000 + n % 50), '')
+                from generate_series(1, 300) n;
+                insert into tickwheel_dead select 'order ' || n, 1000, 2000, 3, 'eur 20'
+                from generate_series(1, 60) n";
+    client(&one).batch_execute(fill).unwrap();
+    for words in [["join", &two, &one], ["balance", &one, &two]] {
+        let (code, _, errors) = run(&[&["fleet"][..], &words].concat());
+        assert_eq!(code, 0, "{errors}");
+    }
+    let late = "select tickwheel_schedule(name, now() - interval '1 h', 'late')
+                from (select name from tickwheel_due order by name limit 1) first";
+    client(&two).batch_execute(late).unwrap();
+    [one, two]
+}
+
+/// All rows of a list of a page, which comes in parts.
+fn rows(page: &Page, list: &str) -> Vec<Value> {
+    let (mut rows, mut next) = (Vec::new(), String::new());
+    loop {
+        let part = page.json(&format!("/{list}?prefix=order%20{next}"));
+        assert_eq!(part["unread"], Value::Array(Vec::new()));
+        let some = part["rows"].as_array().unwrap();
+        assert!(some.len() <= 100, "{}", some.len());
+        rows.extend(some.iter().cloned());
+        let Some(after) = part["next"]["after"].as_str() else { return rows };
+        let deadline = part["next"]["after_ms"].as_str().unwrap_or("0");
+        next = format!("&after_ms={deadline}&after={}", after.replace(' ', "%20"));
+    }
+}
+
+#[test]
+fn the_page_of_a_fleet_shows_each_database_and_all_together() {
+    let Some(server) = Server::start() else { return };
+    let [one, two] = fleet([&server, &server]);
+    let worker = worker(&one, LEASE);
+    for words in [&["pause", &*two][..], &["limit", &two, "--timeouts", "100", "--per", "1s"]] {
+        assert_eq!(run(words).0, 0);
+    }
+    let page = Page::of(&one, &[&two, "--changes"]);
+    let mut state = page.json("/state");
+    until("the worker has its partitions, and rates are known", || {
+        state = page.json("/state");
+        state["workers"][0]["owned"] == 32 && state["put_per_second"].is_number()
+    });
+    let databases = &state["databases"];
+    for (number, partitions) in [(0, "0-31"), (1, "32-63")] {
+        let database = &databases[number];
+        assert_eq!(
+            (&database["partitions"], &database["error"]),
+            (&partitions.into(), &Value::Null)
+        );
+        let place = database["place"].as_str().unwrap();
+        assert!(place.starts_with("postgresql://127.0.0.1") && !place.contains('@'), "{place}");
+    }
+    let facts = |database: &Value| ["is_paused", "limit", "workers"].map(|it| database[it].clone());
+    assert_eq!(facts(&databases[0]), [json!(false), Value::Null, json!(1)]);
+    assert_eq!(facts(&databases[1]), [json!(true), json!("100 per 1s"), json!(0)]);
+    let counts = |it| [0, 1].map(|number: usize| databases[number][it].as_u64().unwrap());
+    let pending = counts("pending");
+    assert!(pending.iter().sum::<u64>() == 300 && !pending.contains(&0), "{pending:?}");
+    assert_eq!((&state["pending"], counts("overdue")), (&300.into(), [0, 1]));
+    let late = databases[1]["late_ms"].as_u64().unwrap();
+    assert!(HOUR.as_millis() as u64 <= late && databases[0]["late_ms"].is_null(), "{late}");
+    // The latest of all.
+    let first = state["now_ms"].as_u64().unwrap() - state["first_ms"].as_u64().unwrap();
+    assert!(HOUR.as_millis() as u64 <= first, "{first}");
+    assert_eq!((&state["bands"][0]["rows"], &state["is_paused"]), (&1.into(), &false.into()));
+    assert_eq!(state["free_partitions"], 32);
+    assert_eq!(state["workers"][0]["database"], databases[0]["place"]);
+    assert_eq!(state["faults"], Value::Array(Vec::new()));
+
+    let shown = rows(&page, "pending");
+    let order = |row: &Value| {
+        (row["deadline_ms"].as_u64().unwrap(), row["name"].as_str().unwrap().to_owned())
+    };
+    assert!(shown.is_sorted_by(|one, other| order(one) < order(other)));
+    assert_eq!(
+        (shown.len(), &shown[0]["number"], &shown[0]["payload"]),
+        (300, &1.into(), &"late".into())
+    );
+    let letters = rows(&page, "dead");
+    assert!(letters.is_sorted_by(|one, other| order(one).1 < order(other).1));
+    assert_eq!(letters.len(), 60);
+
+    // A letter changes where it is.
+    let kind = [("Content-Type", "application/json")];
+    let post = |number: u64, letter: &Value| {
+        let body = json!([[letter["name"], letter["died_ms"]]]).to_string();
+        page.ask("POST", &format!("/dead/drop?database={number}"), &kind, &body)
+    };
+    for number in [0, 1] {
+        let letter = letters.iter().find(|row| row["number"] == number).unwrap();
+        assert_eq!(letter["database"], databases[number as usize]["place"]);
+        let (_, _, told) = post(1 - number, letter);
+        assert!(told.contains("failed") && told.contains("is not in this database"), "{told}");
+        assert_eq!(post(7, letter).0, 400);
+        assert_eq!(rows(&page, "dead").len(), 60 - number as usize);
+        let (_, _, told) = post(number, letter);
+        assert!(told.contains("dropped"), "{told}");
+    }
+    assert_eq!(rows(&page, "dead").len(), 58);
+    worker.close().unwrap();
+}
+
+#[test]
+fn a_database_that_is_down_holds_up_no_other_on_the_page_of_its_fleet() {
+    let (Some(server), Some(other)) = (Server::start(), Server::start()) else { return };
+    let [one, two] = fleet([&server, &other]);
+    let page = Page::of(&one, &[&two]);
+    let mut state = page.json("/state");
+    until("both answer", || {
+        state = page.json("/state");
+        state["pending"] == 300
+    });
+    let before = state["databases"][1]["pending"].clone();
+    let place = state["databases"][1]["place"].as_str().unwrap().to_owned();
+    other.stop("fast");
+    until("it is told, and what is nowhere", || {
+        state = page.json("/state");
+        state["databases"][1]["error"].is_string() && state["faults"][0].is_string()
+    });
+    let fault = state["faults"][0].as_str().unwrap();
+    let name = place.strip_prefix("postgresql://").unwrap();
+    assert!(fault.starts_with(&format!("partitions 32-63: gone to {name}")), "{fault}");
+    assert_eq!(state["databases"][1]["pending"], before, "what was seen last stays");
+    let left = 300 - before.as_u64().unwrap();
+    assert_eq!((&state["databases"][0]["error"], &state["pending"]), (&Value::Null, &left.into()));
+    let part = page.json("/pending");
+    let unread = part["unread"][0].as_str().unwrap();
+    assert!(unread.starts_with(&place), "{unread}");
+    assert!(part["rows"].as_array().unwrap().iter().all(|row| row["number"] == 0));
+
+    // One that is down from the first is shown when it answers.
+    let late = Page::of(&one, &[&two]);
+    until("it is told", || late.json("/state")["databases"][1]["error"].is_string());
+    other.go();
+    for page in [&page, &late] {
+        until("both answer again", || {
+            state = page.json("/state");
+            state["pending"] == 300 && state["faults"] == Value::Array(Vec::new())
+        });
+    }
+    assert_eq!(rows(&page, "pending").len(), 300);
+}
+
+#[test]
+fn a_database_that_does_not_answer_holds_up_no_other_on_the_page_of_its_fleet() {
+    let Some(server) = Server::start() else { return };
+    let [one, two] = fleet([&server, &server]);
+    let (proxy, through) = Proxy::before(&two);
+    let page = Page::of(&one, &[&through]);
+    until("both answer", || page.json("/state")["pending"] == 300);
+    proxy.is_silent.store(true, Ordering::SeqCst);
+    let mut client = client(&one);
+    let mut state = Value::Null;
+    for n in 1..=3 {
+        let here = "select name from tickwheel_due where name like 'order%' limit 1";
+        let name: String = client.query_one(here, &[]).unwrap().get(0);
+        client.execute("select tickwheel_schedule($1, now(), '')", &[&name]).unwrap();
+        client.execute("select tickwheel_cancel($1)", &[&name]).unwrap();
+        until("it is told, and the other is read again", || {
+            state = page.json("/state");
+            let silent = state["databases"][1]["error"].as_str();
+            silent.is_some_and(|error| error.starts_with("no answer within"))
+                && state["databases"][0]["error"].is_null()
+                && state["pending"].as_u64().unwrap()
+                    + n
+                    + state["databases"][1]["pending"].as_u64().unwrap()
+                    == 300
+        });
+    }
+    let part = page.json("/pending");
+    assert!(part["unread"][0].as_str().unwrap().contains("no answer within"), "{part}");
+    assert_eq!(part["rows"].as_array().unwrap().len(), 100);
+}
+
+#[test]
+fn a_page_of_several_places_is_of_databases_that_are_each_given_once() {
+    let Some(server) = Server::start() else { return };
+    let (one, folder) = (server.tables(), TempDir::new().unwrap());
+    let file = folder.path().join("timeouts.redb");
+    let file = file.to_str().unwrap();
+    RedbStore::open(file).unwrap();
+    let silent = ["postgresql://127.0.0.1:1/a", "postgresql://127.0.0.1:1/b"];
+    // So that one that is not refused ends too.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = ["--listen", &taken.local_addr().unwrap().to_string()];
+    for (places, why) in [
+        (&[&*one, file][..], "is a file: expected one file, or the URLs of databases alone"),
+        (&[file, file], "is a file: expected one file"),
+        (&[&one, &one], "stands there twice"),
+        (&[&one, &one.replace("127.0.0.1", "localhost")], "are the same database"),
+        (&silent, "127.0.0.1:1/b"),
+        (&[], "required"),
+    ] {
+        let (code, output, errors) = run(&[&["serve"][..], &listen, places].concat());
+        assert!(code == 2 && output.is_empty() && errors.contains(why), "{output}{errors}");
+    }
 }
 
 #[test]

@@ -188,9 +188,20 @@ impl FromStr for Partitions {
     }
 }
 
+impl Partitions {
+    /// Those that a database has.
+    pub(super) fn of(homes: &Homes) -> Self {
+        let here = (0..).zip(&homes.partitions).filter(|(_, home)| home.state.is_here());
+        Self(here.map(|(partition, _)| partition).collect())
+    }
+}
+
 /// As they are read, with blanks.
 impl fmt::Display for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
         let ranges = self.0.chunk_by(|before, after| before + 1 == *after);
         let ranges = ranges.map(|range| match range {
             [first, .., last] => format!("{first}-{last}"),
@@ -229,15 +240,20 @@ fn at(database: &Database) -> impl Fn(Error) -> Failure {
 fn members(databases: &[Database]) -> Result<Vec<Member>, Failure> {
     let open = |database| Member::open(database).map_err(at(database));
     let members: Vec<Member> = databases.iter().map(open).collect::<Result<_, _>>()?;
-    refuse_twice(&members)?;
+    refuse_twice(&told(&members))?;
     Ok(members)
 }
 
-fn refuse_twice(members: &[Member]) -> Result<(), Failure> {
-    for (place, member) in members.iter().enumerate() {
-        let is_other = |other: &&Member| other.homes.id == member.homes.id;
-        if let Some(other) = members[..place].iter().find(is_other) {
-            let (one, two) = (&other.database, &member.database);
+/// What the databases are called, and what they say.
+fn told(members: &[Member]) -> Vec<(String, &Homes)> {
+    members.iter().map(|member| (member.database.to_string(), &member.homes)).collect()
+}
+
+/// Refuses a database that is there under two names.
+pub(super) fn refuse_twice(databases: &[(String, &Homes)]) -> Result<(), Failure> {
+    for (place, (two, homes)) in databases.iter().enumerate() {
+        let is_other = |(_, other): &&(String, &Homes)| other.id == homes.id;
+        if let Some((one, _)) = databases[..place].iter().find(is_other) {
             let message = format!("{one} and {two} are the same database: expected each once");
             return Err(Failure::Input(message));
         }
@@ -303,17 +319,17 @@ fn find(spots: &[Spot]) -> Found {
 
 /// Where all partitions are, and what the databases are called by their numbers.
 #[derive(PartialEq, Eq)]
-struct Map {
+pub(super) struct Map {
     names: Vec<String>,
     found: Vec<Found>,
 }
 
 impl Map {
-    fn new(members: &[Member]) -> Self {
-        let mut ids: Vec<_> = members.iter().map(|member| member.homes.id).collect();
-        let mut names: Vec<_> = members.iter().map(|member| member.database.to_string()).collect();
+    pub(super) fn new(databases: &[(String, &Homes)]) -> Self {
+        let mut ids: Vec<_> = databases.iter().map(|(_, homes)| homes.id).collect();
+        let mut names: Vec<_> = databases.iter().map(|(name, _)| name.clone()).collect();
         let mut spots = vec![Vec::new(); PARTITIONS as usize];
-        for Member { homes, .. } in members {
+        for (_, homes) in databases {
             for (spots, home) in spots.iter_mut().zip(&homes.partitions) {
                 let other = home.other.map(|other| {
                     let known = ids.iter().position(|id| *id == other);
@@ -338,7 +354,7 @@ impl Map {
     /// Looks again if something is wrong: a partition may have been moved between the looks at two
     /// databases.
     fn look(members: &mut [Member]) -> Result<Self, Failure> {
-        let mut map = Self::new(members);
+        let mut map = Self::new(&told(members));
         for _ in 0..LOOKS {
             if map.faults().is_empty() {
                 break;
@@ -346,7 +362,7 @@ impl Map {
             for Member { database, store, homes } in &mut *members {
                 *homes = store.homes().map_err(at(database))?;
             }
-            map = Self::new(members);
+            map = Self::new(&told(members));
         }
         Ok(map)
     }
@@ -363,7 +379,7 @@ impl Map {
         groups
     }
 
-    fn faults(&self) -> Vec<String> {
+    pub(super) fn faults(&self) -> Vec<String> {
         let names = |databases: &[usize], between: &str| {
             let names = databases.iter().map(|&database| &*self.names[database]);
             names.collect::<Vec<_>>().join(between)
@@ -386,7 +402,7 @@ impl Map {
     }
 
     /// Those on their way to or from a database, and the other one.
-    fn on_their_way(&self, is_from: bool, database: usize) -> Vec<Value> {
+    pub(super) fn on_their_way(&self, is_from: bool, database: usize) -> Vec<Value> {
         let moves = (0..).zip(&self.found).filter_map(|(partition, found)| {
             let Found::Moves { from, to } = *found else { return None };
             let (one, other, word) = if is_from { (from, to, "to") } else { (to, from, "from") };
@@ -418,7 +434,7 @@ fn status(databases: &[Database], json: bool, output: &mut impl Write) -> Result
             Err(error) => silent.push((database, error)),
         }
     }
-    refuse_twice(&members)?;
+    refuse_twice(&told(&members))?;
     let map = Map::look(&mut members)?;
     let width = databases.iter().map(|database| database.to_string().len()).max().unwrap_or(0);
     if !json {
@@ -426,8 +442,7 @@ fn status(databases: &[Database], json: bool, output: &mut impl Write) -> Result
     }
     for (number, Member { database, store, homes }) in members.iter_mut().enumerate() {
         let Counts { workers, timeouts } = Counts::of(store).map_err(at(database))?;
-        let here = (0..).zip(&homes.partitions).filter(|(_, home)| home.state.is_here());
-        let here = Partitions(here.map(|(partition, _)| partition).collect());
+        let here = Partitions::of(homes);
         if json {
             let object = json!({
                 "database": database.to_string(),
@@ -443,7 +458,6 @@ fn status(databases: &[Database], json: bool, output: &mut impl Write) -> Result
         } else {
             let more = if timeouts.is_all { "" } else { "+" };
             let timeouts = format!("{}{more}", timeouts.rows);
-            let here = if here.0.is_empty() { "none".to_owned() } else { here.to_string() };
             let database = database.to_string();
             writeln!(output, "{database:<width$}  {workers:>7}  {timeouts:>8}  {here}")?;
         }

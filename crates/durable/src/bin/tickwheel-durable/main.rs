@@ -188,11 +188,12 @@ enum Command {
     /// Serves a page that shows it live: what is pending, workers, dead letters.
     ///
     /// A file is shown only while no timer has it open. Rates are of a database, by its own
-    /// statistics.
+    /// statistics. Of several databases the page shows each, and all together; one that does not
+    /// answer holds up no other.
     Serve {
-        /// The timer's file, or the URL of its database.
-        #[arg(value_name = "FILE-OR-URL")]
-        place: Place,
+        /// The timer's file, the URL of its database, or the URLs of all databases of a fleet.
+        #[arg(required = true, value_name = "FILE-OR-URL")]
+        places: Vec<Place>,
 
         /// Listen there. Port 0 is any that is free.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
@@ -376,8 +377,8 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
             stats_of(&mut place.open()?, &prefix, json, output)
         }
         Command::Stats { place, prefix: None, json } => stats(&mut place.open()?, json, output),
-        Command::Serve { place, listen, changes, token_file } => {
-            serve::serve(&place, &Manner { listen, changes, token_file }, output)
+        Command::Serve { places, listen, changes, token_file } => {
+            serve::serve(&places, &Manner { listen, changes, token_file }, output)
         }
         Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
     }
@@ -677,9 +678,7 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
     let one = Limit { rows: 1, bytes: usize::MAX };
     let first = opened.store().list(&Position::start(), u64::MAX, one)?;
     let earliest = first.rows.first().map(|row| show::time(row.deadline));
-    let limit = opened.store().rate_limit()?.map(|RateLimit { timeouts, per }| {
-        format!("{timeouts} per {}", humantime::format_duration(per))
-    });
+    let limit = opened.store().rate_limit()?.map(show::limit);
     let mut facts = vec![
         ("pending", json!(pending)),
         ("overdue", json!(overdue)),

@@ -10,10 +10,10 @@ use std::time::Duration;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-#[cfg(feature = "postgres")]
-use tickwheel_durable::Workers;
 use tickwheel_durable::store::{Change, Changed, Dead, DeadPage, Limit, Page, Position, Store};
 use tickwheel_durable::{Error, RedbStore};
+#[cfg(feature = "postgres")]
+use tickwheel_durable::{Homes, Workers};
 
 use super::failure::Failure;
 use super::show;
@@ -149,7 +149,7 @@ impl Opened {
     }
 
     /// Each worker, and how many partitions have none, where there are workers.
-    pub(super) fn each_worker(&mut self) -> Result<Option<(Value, u64)>, Error> {
+    pub(super) fn each_worker(&mut self) -> Result<Option<(Vec<Value>, u64)>, Error> {
         match self {
             Self::File { .. } => Ok(None),
             #[cfg(feature = "postgres")]
@@ -165,6 +165,15 @@ impl Opened {
                 });
                 Ok(Some((workers.collect(), partitions.saturating_sub(owned))))
             }
+        }
+    }
+
+    /// Where the partitions are, as a database knows it.
+    #[cfg(feature = "postgres")]
+    pub(super) fn homes(&mut self) -> Result<Option<Homes>, Error> {
+        match self {
+            Self::File { .. } => Ok(None),
+            Self::Database(store) => store.homes().map(Some),
         }
     }
 

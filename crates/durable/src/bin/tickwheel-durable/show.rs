@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
 use tickwheel_durable::Error;
-use tickwheel_durable::store::{Act, Change, Changed, Damaged, Dead, Row};
+use tickwheel_durable::store::{Act, Change, Changed, Damaged, Dead, RateLimit, Row};
 
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
@@ -111,6 +111,10 @@ fn with_payload(mut value: Value, payload: &[u8]) -> Value {
         Err(_) => value["payload_hex"] = json!(hexadecimal(payload)),
     }
     value
+}
+
+pub(super) fn limit(RateLimit { timeouts, per }: RateLimit) -> String {
+    format!("{timeouts} per {}", format_duration(per))
 }
 
 pub(super) fn damaged(damaged: &Damaged) -> String {

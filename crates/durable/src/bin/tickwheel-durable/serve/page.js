@@ -38,12 +38,16 @@ function say(where, text, isWrong = false) {
 }
 
 function show(state) {
+  // Before the lists are asked for, which have these columns too.
+  for (const head of document.querySelectorAll("#dead .acts, #dead .choose")) head.hidden = !state.changes;
+  for (const head of document.querySelectorAll("thead .database, #databases")) head.hidden = !state.databases;
   one("#place").textContent = state.place;
   document.title = `Durable timers: ${state.place}`;
   const status = one("#status");
-  if (state.error) say(status, `Not read: ${state.error}`, true);
-  else if (state.is_paused) say(status, "Paused: nothing is handed out until it is resumed.", true);
+  const troubles = state.databases ? ofAll(state.databases) : ofOne(state);
+  if (troubles.length) say(status, troubles.join(" "), true);
   else say(status, state.changes ? "Live." : "Live, read only.");
+  if (state.databases) showDatabases(state);
   if (!state.bands) return;
   const overdue = state.bands[0];
   const figures = [
@@ -58,6 +62,7 @@ function show(state) {
     figures.push(["Put per second", number.format(Math.round(state.put_per_second))]);
     figures.push(["Done or cancelled per second", number.format(Math.round(state.left_per_second))]);
   }
+  if (state.limit) figures.push(["Limit", state.limit]);
   if (state.workers) figures.push(["Workers", number.format(state.workers.length)]);
   one("#figures").replaceChildren(...figures.map(([name, figure, isLate]) => {
     const both = element("div");
@@ -82,16 +87,68 @@ function show(state) {
     const free = state.free_partitions;
     say(one("#free"), free ? `${free} partitions have no worker: what is due in them waits.` : "Each partition has a worker.", free > 0);
     one("#workers tbody").replaceChildren(...state.workers.map((worker) => cells({
-      Worker: worker.number, Partitions: worker.owned, "Lease runs out in": lasting(worker.lease_left_ms),
+      ...of(worker), Worker: worker.number, Partitions: worker.owned, "Lease runs out in": lasting(worker.lease_left_ms),
     })));
   }
-  for (const hidden of document.querySelectorAll("#dead .acts, #dead .choose")) hidden.hidden = !state.changes;
+}
+
+// What is wrong with a file or a database, and with several databases.
+function ofOne(state) {
+  if (state.error) return [`Not read: ${state.error}`];
+  return state.is_paused ? ["Paused: nothing is handed out until it is resumed."] : [];
+}
+
+function ofAll(databases) {
+  const are = (some, one, several) => `${some.length} of ${databases.length} databases ${some.length === 1 ? one : several}`;
+  const silent = databases.filter((database) => database.error);
+  const paused = databases.filter((database) => database.is_paused && !database.error);
+  const told = [];
+  if (silent.length === databases.length) told.push("No database answers: what is shown was seen before.");
+  else if (silent.length) told.push(`${are(silent, "does", "do")} not answer: these figures are the others'.`);
+  if (paused.length) told.push(`${are(paused, "is", "are")} paused: nothing is handed out there until it is resumed.`);
+  return told;
+}
+
+function showDatabases(state) {
+  const silent = state.databases.filter((database) => database.error);
+  const errors = silent.map((database) => `${short(database.place)}: ${database.error}.`);
+  say(one("#faults"), [...errors, ...(state.faults ?? []).map((fault) => `${fault}.`)].join("\n"), true);
+  const late = (text, isLate) => element("span", text, isLate ? { class: "late" } : {});
+  one("#databases tbody").replaceChildren(...state.databases.map((database) => {
+    const isSeen = database.pending !== undefined;
+    const shown = (figure) => (isSeen ? figure : "unknown");
+    const seen = isSeen ? `, seen ${lasting(database.age_ms)} ago` : "";
+    return cells({
+      Database: short(database.place),
+      State: database.error ? late(`No answer${seen}`, true)
+        : database.is_paused ? late("Paused", true) : "Live",
+      Partitions: [database.partitions ?? "unknown", moving(database.leaving, "leaving"), moving(database.coming, "coming")].filter(Boolean).join("; "),
+      Pending: shown(count(database.pending, database.is_all)),
+      Overdue: late(shown(count(database.overdue, database.is_all_overdue)), database.overdue > 0),
+      "Late by": late(database.overdue ? lasting(database.late_ms ?? 0) : shown("-"), database.overdue > 0),
+      Limit: shown(database.limit ?? "none"),
+      Workers: shown(database.workers),
+    });
+  }));
+}
+
+// The database of a row, where there are several.
+function of(row) {
+  return row.database ? { Database: short(row.database) } : {};
+}
+
+function short(place) {
+  return place.replace(/^postgres(ql)?:\/\//, "");
+}
+
+function moving(partitions, way) {
+  return partitions?.length ? `${partitions.length} ${way}` : "";
 }
 
 function cells(values) {
   const row = element("tr");
   for (const [head, value] of Object.entries(values)) {
-    const cell = element("td", undefined, { "data-head": head, class: head.toLowerCase() });
+    const cell = element("td", undefined, { "data-head": head, class: head.toLowerCase().replaceAll(" ", "-") });
     cell.append(value instanceof Node ? value : element("span", value));
     row.append(cell);
   }
@@ -106,13 +163,13 @@ function payload(row) {
 const lists = {
   pending: (row) => cells({
     Name: row.name, Due: row.overdue ? element("span", `${row.deadline}, overdue`, { class: "late" }) : row.deadline,
-    Attempt: row.attempt, Payload: payload(row),
+    Attempt: row.attempt, Payload: payload(row), ...of(row),
   }),
   dead: (row) => {
-    const shown = cells({ Name: row.name, Died: row.died, Attempts: row.attempts, Payload: payload(row) });
+    const shown = cells({ Name: row.name, Died: row.died, Attempts: row.attempts, Payload: payload(row), ...of(row) });
     if (!one("#dead .choose").hidden) {
       const choose = element("td", undefined, { "data-head": "Choose" });
-      const letter = JSON.stringify([row.name, row.died_ms]);
+      const letter = JSON.stringify([row.number ?? 0, row.name, row.died_ms]);
       choose.append(element("input", undefined, { type: "checkbox", value: letter, "aria-label": `Choose ${row.name}` }));
       shown.prepend(choose);
     }
@@ -139,7 +196,8 @@ async function list(kind, next) {
     more.hidden = !page.next;
     more.onclick = () => list(kind, { ...page.next, prefix });
     const isNone = !one("tbody", where).childElementCount;
-    say(told, isNone ? (page.next ? "None among those that were looked at so far." : "None.") : "");
+    if (page.unread.length) say(told, `Not all. Not read: ${page.unread.join("; ")}.`, true);
+    else say(told, isNone ? (page.next ? "None among those that were looked at so far." : "None.") : "");
   } catch (error) {
     say(told, `Not read: ${error.message}`, true);
   }
@@ -153,9 +211,12 @@ async function act(kind) {
   if (kind === "drop" && !confirm(`Drop ${letters.length} dead letters for good?`)) return;
   try {
     const all = [];
-    for (let at = 0; at < letters.length; at += 100) {
-      const body = JSON.stringify(letters.slice(at, at + 100));
-      all.push(...await ask(`/dead/${kind}`, { method: "POST", body, headers: { "Content-Type": "application/json" } }));
+    for (const database of new Set(letters.map(([database]) => database))) {
+      const some = letters.filter((letter) => letter[0] === database);
+      for (let at = 0; at < some.length; at += 100) {
+        const body = JSON.stringify(some.slice(at, at + 100).map(([, ...letter]) => letter));
+        all.push(...await ask(`/dead/${kind}?database=${database}`, { method: "POST", body, headers: { "Content-Type": "application/json" } }));
+      }
     }
     await list("dead");
     say(told, all.map((one) => `${one.name}: ${one.error ?? one.told}.`).join(" "), all.some((one) => one.error));
