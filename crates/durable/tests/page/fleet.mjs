@@ -43,7 +43,7 @@ for (const name of chosen) {
 await page.getByRole("button", { name: "Retry the chosen" }).focus();
 await page.keyboard.press("Enter");
 for (const name of chosen) {
-  await page.locator("#dead .told").getByText(`${name}: retried: it is due now.`).waitFor();
+  await page.locator("#dead .told", { hasText: `${name}: retried: it is due now.` }).waitFor();
 }
 if ((await letters.count()) !== 10) wrong.push("the letters are still there");
 
