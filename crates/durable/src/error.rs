@@ -25,6 +25,13 @@ pub enum Error {
         /// Its length in bytes.
         length: usize,
     },
+    /// Metadata was longer than [`MAX_METADATA`](crate::MAX_METADATA) bytes.
+    LongMetadata {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Metadata had a NUL character in it.
+    NulInMetadata,
     /// The builder was given a number that makes no sense.
     Setting {
         /// The method of the builder.
@@ -41,7 +48,7 @@ pub enum Error {
     },
     /// Callers have asked for more than the store can commit, and have not waited for it.
     Backlog {
-        /// The bytes of names and payloads that wait.
+        /// The bytes of names, payloads and metadata that wait.
         bytes: usize,
     },
     /// The timer was closed.
@@ -179,6 +186,12 @@ impl fmt::Display for Error {
                  keep the rest elsewhere and put its key here",
                 crate::MAX_PAYLOAD
             ),
+            Self::LongMetadata { length } => write!(
+                f,
+                "metadata of {length} bytes: at most {} are allowed; the rest is for the payload",
+                crate::MAX_METADATA
+            ),
+            Self::NulInMetadata => write!(f, "metadata with a NUL character in it"),
             Self::Setting { setting, expected } => write!(f, "`{setting}` must be {expected}"),
             Self::Cron { what, why } => write!(f, "{what:?}: {why}"),
             Self::Backlog { bytes } => write!(

@@ -44,6 +44,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod block_on;
+mod content;
 mod error;
 #[cfg(feature = "postgres")]
 mod fleet;
@@ -56,6 +57,7 @@ pub mod suite;
 mod timer;
 mod values;
 
+pub use content::Content;
 pub use error::Error;
 #[cfg(feature = "postgres")]
 pub use fleet::{Fleet, FleetCommit, FleetDatabase, FleetDeadLetters, FleetIter, FleetStream};
@@ -93,3 +95,6 @@ pub const MAX_NAME: usize = 255;
 
 /// The longest payload of a timeout, in bytes.
 pub const MAX_PAYLOAD: usize = 65_536;
+
+/// The longest metadata of a timeout, in bytes.
+pub const MAX_METADATA: usize = 1_024;

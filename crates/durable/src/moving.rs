@@ -8,11 +8,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Error;
 use crate::store::{
     Change, Changed, Damaged, Dead, Held, Lease, Limit, Outcome, Position, Row, Settlement, Store,
     Then,
 };
+use crate::{Content, Error};
 
 /// What [`move_all`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub struct Moved {
     pub damaged: Vec<Damaged>,
 }
 
-/// Moves all timeouts and dead letters of `from` into `to`, with their deadlines, payloads and
-/// attempts. `progress` is called after each batch with the number of timeouts that were moved, and
-/// with that of all.
+/// Moves all timeouts and dead letters of `from` into `to`, with their deadlines, payloads,
+/// metadata and attempts. `progress` is called after each batch with the number of timeouts that
+/// were moved, and with that of all.
 ///
 /// Each batch is committed to `to` and read there, and only then removed from `from`. So wherever
 /// this ends, by an error, a kill or a power cut, each timeout is in one of them, and those of the
@@ -142,7 +142,7 @@ impl Mover<'_> {
             let mut going = Vec::new();
             for row in rows {
                 match self.to.store.get(&row.name)? {
-                    Some(other) if !is_half_of(&other, row.deadline, &row.payload) => {
+                    Some(other) if !is_half_of(&other, row.deadline, row.content()) => {
                         stayed.push(row.name);
                         continue;
                     }
@@ -202,7 +202,7 @@ impl Mover<'_> {
                     continue;
                 }
                 let half = self.to.store.get(&letter.name)?;
-                let is_half = |row: &Row| is_half_of(row, letter.deadline, &letter.payload);
+                let is_half = |row: &Row| is_half_of(row, letter.deadline, letter.content());
                 if other.is_some() || half.is_some_and(|row| !is_half(&row)) {
                     stayed.push(letter.name.clone());
                     continue;
@@ -286,7 +286,7 @@ impl<'a> Side<'a> {
         let put = |row: &Row| {
             // What was handed out before is never due until that is counted.
             let deadline = if row.attempt == 0 { row.deadline } else { NEVER };
-            Change::put(&row.name, deadline, &row.payload)
+            Change::put(&row.name, deadline, row.content())
         };
         let changed = self.change(&rows.iter().map(put).collect::<Vec<_>>())?;
         let mut counted = Vec::new();
@@ -301,7 +301,7 @@ impl<'a> Side<'a> {
 
     /// Makes these dead letters, in the place of the timeouts that have their names.
     pub(crate) fn bury(&mut self, letters: &[Dead]) -> Result<(), Error> {
-        let put = |letter: &Dead| Change::put(&letter.name, NEVER, &letter.payload);
+        let put = |letter: &Dead| Change::put(&letter.name, NEVER, letter.content());
         let changed = self.change(&letters.iter().map(put).collect::<Vec<_>>())?;
         let mut counted = Vec::new();
         for (letter, changed) in letters.iter().zip(&changed) {
@@ -437,12 +437,12 @@ impl Outcome {
 }
 
 /// Whether this row may be what a move that was cut off has put for such a one.
-fn is_half_of(row: &Row, deadline: u64, payload: &[u8]) -> bool {
-    [deadline, NEVER].contains(&row.deadline) && *row.payload == *payload
+fn is_half_of(row: &Row, deadline: u64, content: Content<'_>) -> bool {
+    [deadline, NEVER].contains(&row.deadline) && row.content() == content
 }
 
 fn is_same(a: &Row, b: &Row) -> bool {
-    (a.deadline, &a.payload, a.attempt) == (b.deadline, &b.payload, b.attempt)
+    (a.deadline, a.content(), a.attempt) == (b.deadline, b.content(), b.attempt)
 }
 
 fn all_there<'a>(mut missing: impl Iterator<Item = &'a str>) -> Result<(), Error> {

@@ -2,15 +2,15 @@
 
 use std::time::SystemTime;
 
-use crate::Error;
 use crate::values::{check, check_name, deadline};
+use crate::{Content, Error};
 
-/// Returns the SQL that puts a timeout, and its three parameters: for a transaction of any driver,
+/// Returns the SQL that puts a timeout, and its four parameters: for a transaction of any driver,
 /// which has the timeout exactly if that commits.
 ///
 /// ```text
-/// let (sql, (name, at, payload)) = schedule_sql("order-17/payment", at, b"eur 20")?;
-/// transaction.execute(sql, &[&name, &at, &payload])?;
+/// let (sql, (name, at, payload, metadata)) = schedule_sql("order-17/payment", at, b"eur 20")?;
+/// transaction.execute(sql, &[&name, &at, &payload, &metadata])?;
 /// ```
 ///
 /// It is the same as [`DurableTimer::schedule`](crate::DurableTimer::schedule), and needs no timer
@@ -18,17 +18,18 @@ use crate::values::{check, check_name, deadline};
 ///
 /// # Errors
 ///
-/// If the name or the payload is not allowed.
+/// If the name or the content is not allowed.
 #[expect(clippy::type_complexity, reason = "it is to be taken apart")]
 pub fn schedule_sql<'a>(
     name: &'a str,
     at: SystemTime,
-    payload: &'a [u8],
-) -> Result<(&'static str, (&'a str, i64, &'a [u8])), Error> {
-    check(name, payload)?;
+    content: impl Into<Content<'a>>,
+) -> Result<(&'static str, (&'a str, i64, &'a [u8], &'a str)), Error> {
+    let content @ Content { payload, metadata } = content.into();
+    check(name, content)?;
     // There it is signed.
     let deadline = i64::try_from(deadline(at)).unwrap_or(i64::MAX);
-    Ok((SCHEDULE, (name, deadline, payload)))
+    Ok((SCHEDULE, (name, deadline, payload, metadata)))
 }
 
 /// Returns the SQL that cancels a timeout in a transaction of any driver, and its parameter. It
@@ -52,19 +53,19 @@ pub fn cancel_sql(name: &str) -> Result<(&'static str, &str), Error> {
 ///
 /// # Errors
 ///
-/// If the name or the payload is not allowed, and the database's.
+/// If the name or the content is not allowed, and the database's.
 #[cfg(feature = "postgres")]
-pub async fn schedule_in_async(
+pub async fn schedule_in_async<'a>(
     transaction: &(impl tokio_postgres::GenericClient + Sync),
-    name: &str,
+    name: &'a str,
     at: SystemTime,
-    payload: &[u8],
+    content: impl Into<Content<'a>>,
 ) -> Result<(), Error> {
     use tokio_postgres::types::Type;
 
-    let (sql, (name, at, payload)) = schedule_sql(name, at, payload)?;
-    let parameters: [Parameter<'_>; 3] =
-        [(&name, Type::TEXT), (&at, Type::INT8), (&payload, Type::BYTEA)];
+    let (sql, (name, at, payload, metadata)) = schedule_sql(name, at, content)?;
+    let parameters: [Parameter<'_>; 4] =
+        [(&name, Type::TEXT), (&at, Type::INT8), (&payload, Type::BYTEA), (&metadata, Type::TEXT)];
     let put = transaction.query_typed_one(sql, &parameters).await;
     put.map_err(|error| failed("schedule", name, error))?;
     Ok(())
@@ -107,17 +108,17 @@ fn failed(doing: &str, name: &str, error: tokio_postgres::Error) -> Error {
 ///
 /// # Errors
 ///
-/// If the name or the payload is not allowed, [`Error::Elsewhere`], and the database's.
+/// If the name or the content is not allowed, [`Error::Elsewhere`], and the database's.
 #[cfg(feature = "sqlx")]
-pub async fn schedule_in_sqlx(
+pub async fn schedule_in_sqlx<'a>(
     transaction: &mut sqlx::PgConnection,
-    name: &str,
+    name: &'a str,
     at: SystemTime,
-    payload: &[u8],
+    content: impl Into<Content<'a>>,
 ) -> Result<(), Error> {
-    let (sql, (name, at, payload)) = schedule_sql(name, at, payload)?;
-    let put = sqlx::query(sql).bind(name).bind(at).bind(payload).execute(transaction).await;
-    put.map_err(|error| failed_in_sqlx("schedule", name, error))?;
+    let (sql, (name, at, payload, metadata)) = schedule_sql(name, at, content)?;
+    let put = sqlx::query(sql).bind(name).bind(at).bind(payload).bind(metadata);
+    put.execute(transaction).await.map_err(|error| failed_in_sqlx("schedule", name, error))?;
     Ok(())
 }
 
@@ -156,8 +157,8 @@ fn failed_in_sqlx(doing: &str, name: &str, error: sqlx::Error) -> Error {
 #[cfg(feature = "postgres")]
 type Parameter<'a> = (&'a (dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type);
 
-const SCHEDULE: &str =
-    "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
+const SCHEDULE: &str = "select from tickwheel_put(
+    array[$1::text], array[$2::bigint], array[$3::bytea], array[$4::text])";
 
 /// What the tables say of a partition that another database has.
 #[cfg(any(feature = "postgres", feature = "sqlx"))]

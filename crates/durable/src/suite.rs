@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Content;
 use crate::store::{
     Change, Changed, Dead, Held, Lease, Limit, Outcome, Page, Position, RateLimit, Replaced, Row,
     Settlement, Start, Store, Then,
@@ -100,12 +101,14 @@ fn tells_the_rate_limit(mut store: impl Store) {
 fn puts_replaces_and_cancels(mut store: impl Store) {
     lease(&mut store);
     assert_eq!(store.get("a").unwrap(), None);
-    let (first, replaced) = put(&mut store, "a", 10, b"1");
+    let (first, replaced) = put(&mut store, "a", 10, (b"1", "shop 3"));
     assert_eq!(replaced, None);
-    assert_eq!((first.deadline, &first.payload[..], first.attempt), (10, &b"1"[..], 0));
+    let content = Content { payload: b"1", metadata: "shop 3" };
+    assert_eq!((first.deadline, first.content(), first.attempt), (10, content, 0));
     assert_eq!(store.get("a").unwrap(), Some(first.clone()));
     let (second, replaced) = put(&mut store, "a", 5, b"2");
     assert_eq!(replaced, Some((&first).into()), "a put tells whose place it took");
+    assert_eq!(&*second.metadata, "", "a put replaces metadata too");
     assert_ne!(first.number, second.number, "a put gives a new number");
     assert_eq!(all(&mut store), std::slice::from_ref(&second), "a name has one row");
     assert_eq!(cancel(&mut store, "a"), Some((&second).into()));
@@ -120,7 +123,8 @@ fn puts_replaces_and_cancels(mut store: impl Store) {
 fn loads_in_order_and_in_pages(mut store: impl Store) {
     let leases = lease(&mut store);
     // 20 of one deadline, and deadlines in no order.
-    let puts = (0..200_u64).map(|n| Change::put(&format!("{}", n * 7919 % 200), n % 10, &[0; 50]));
+    let puts = (0..200_u64)
+        .map(|n| Change::put(&format!("{}", n * 7919 % 200), n % 10, (&[0; 20], METADATA)));
     change(&mut store, &puts.collect::<Vec<_>>());
     let rows = all(&mut store);
     assert_eq!(rows.len(), 200);
@@ -173,7 +177,7 @@ fn settles_only_what_is_the_same(mut store: impl Store) {
     let leases = lease(&mut store);
     let (first, _) = put(&mut store, "a", 10, b"1");
     let first = held(&first, &leases);
-    let (second, _) = put(&mut store, "a", 10, b"2");
+    let (second, _) = put(&mut store, "a", 10, (b"2", "shop 3"));
     assert_eq!(ack(&mut store, first.clone()), Outcome::Gone, "an ack of an earlier one");
     assert_eq!(retry(&mut store, first, 99), Outcome::Gone);
     assert_eq!(store.get("a").unwrap(), Some(second.clone()));
@@ -209,7 +213,7 @@ fn counts_and_keeps_what_is_dead(mut store: impl Store) {
         assert!(page.damaged.is_empty());
         (page.letters, page.end)
     };
-    let (row, _) = put(&mut store, "a", 10, b"1");
+    let (row, _) = put(&mut store, "a", 10, (b"1", "shop 3"));
     for attempt in [1, 2, 1, 2] {
         let Outcome::Settled(Some(counted)) =
             settle(&mut store, held(&row, &leases), Then::Counted { attempt })
@@ -235,13 +239,14 @@ fn counts_and_keeps_what_is_dead(mut store: impl Store) {
         name: "a".into(),
         deadline: 10,
         payload: Arc::from(&b"1"[..]),
+        metadata: "shop 3".into(),
         attempt: 2,
         died: 99,
     };
     assert_eq!(store.get_dead("a").unwrap(), Some(a.clone()));
     assert_eq!(store.get_dead("b").unwrap(), None);
     for name in ["e", "c", "b", "d"] {
-        let (row, _) = put(&mut store, name, 20, &[7; 100]);
+        let (row, _) = put(&mut store, name, 20, (&[7; 70], METADATA));
         assert_eq!(settle(&mut store, held(&row, &leases), die), Outcome::Settled(None));
     }
     let names = |(letters, end): (Vec<Dead>, Option<Arc<str>>)| {
@@ -280,8 +285,8 @@ fn counts_and_keeps_what_is_dead(mut store: impl Store) {
     assert!(changed[1..].iter().all(|changed| changed.row.is_none()));
     assert!(changed.iter().all(|changed| changed.replaced.is_none()));
     let revived = changed[0].row.clone().expect("it is a timeout again");
-    let now = (&*revived.name, revived.deadline, &revived.payload[..], revived.attempt);
-    assert_eq!(now, ("a", 77, &b"1"[..], 0));
+    let now = (&*revived.name, revived.deadline, revived.content(), revived.attempt);
+    assert_eq!(now, ("a", 77, a.content(), 0));
     assert_ne!(revived.number, row.number);
     assert_eq!(store.get("a").unwrap(), Some(revived.clone()));
     assert_eq!(store.get("e").unwrap(), Some(pending.clone()));
@@ -325,15 +330,17 @@ fn takes_the_longest_and_the_shortest(mut store: impl Store) {
     lease(&mut store);
     let long = "\u{10ffff}".repeat(63) + "xyz";
     let payload = vec![255; crate::MAX_PAYLOAD];
-    for (name, deadline, payload) in [
-        ("x", 0, &[][..]),
-        (&long[..], LAST, &payload[..]),
-        ("\u{1}", LAST - 1, &[0][..]),
-        ("'; drop table x; --", 1, &[b'\\', b'\'', 0][..]),
+    let metadata = "\u{10ffff}".repeat(crate::MAX_METADATA / 4);
+    for (name, deadline, payload, metadata) in [
+        ("x", 0, &[][..], "x"),
+        (&long[..], LAST, &payload[..], &metadata[..]),
+        ("\u{1}", LAST - 1, &[0][..], "\u{1}"),
+        ("'; drop table x; --", 1, &[b'\\', b'\'', 0][..], "{\"a\": 'b'}, \\"),
     ] {
-        let (row, _) = put(&mut store, name, deadline, payload);
+        let content = Content { payload, metadata };
+        let (row, _) = put(&mut store, name, deadline, content);
         assert_eq!(store.get(name).unwrap().as_ref(), Some(&row));
-        assert_eq!((&row.payload[..], &*row.name, row.deadline), (payload, name, deadline));
+        assert_eq!((row.content(), &*row.name, row.deadline), (content, name, deadline));
     }
     assert_eq!(all(&mut store).len(), 4);
 }
@@ -364,7 +371,8 @@ fn agrees_with_a_map(mut store: impl Store) {
                 }
                 _ => {
                     let payload: Vec<u8> = (0..random(300)).map(|n| n as u8).collect();
-                    changes.push(Change::put(&name, random(100), &payload));
+                    let metadata = &METADATA[..random(METADATA.len() as u64) as usize];
+                    changes.push(Change::put(&name, random(100), (&payload, metadata)));
                 }
             }
         }
@@ -389,7 +397,7 @@ fn agrees_with_a_map(mut store: impl Store) {
             let before = model.remove(&held.name).expect("what is settled was there");
             if let Some(row) = after {
                 assert_eq!(row.attempt, before.attempt + 1);
-                assert_eq!(row.payload, before.payload);
+                assert_eq!(row.content(), before.content());
                 model.insert(held.name.clone(), row);
             }
         }
@@ -397,7 +405,8 @@ fn agrees_with_a_map(mut store: impl Store) {
             let Changed { row, replaced, .. } = changed.unwrap();
             let before = model.remove(&change.name).as_ref().map(Replaced::from);
             assert_eq!(replaced, before);
-            assert_eq!(row.is_some(), change.as_put().is_some());
+            let put = change.as_put().map(|put| (&put.payload, &put.metadata));
+            assert_eq!(row.as_ref().map(|row| (&row.payload, &row.metadata)), put);
             model.extend(row.map(|row| (change.name, row)));
         }
         let mut rows: Vec<Row> = model.values().cloned().collect();
@@ -433,13 +442,13 @@ fn settle(store: &mut impl Store, held: Held, then: Then) -> Outcome {
     done.outcomes.remove(0)
 }
 
-fn put(
+fn put<'a>(
     store: &mut impl Store,
     name: &str,
     deadline: u64,
-    payload: &[u8],
+    content: impl Into<Content<'a>>,
 ) -> (Row, Option<Replaced>) {
-    let mut changed = change(store, &[Change::put(name, deadline, payload)]);
+    let mut changed = change(store, &[Change::put(name, deadline, content)]);
     let Some(Changed { row: Some(row), replaced, .. }) = changed.pop() else {
         panic!("a put has its row")
     };
@@ -466,8 +475,8 @@ fn load_all(store: &mut impl Store, leases: &[Lease], limit: Limit) -> Vec<Row> 
         let loaded = store.load(&from, u64::MAX, limit).unwrap();
         assert_eq!(loaded.ends.len(), from.len(), "an end for each partition");
         let before = from.clone();
-        let payloads = loaded.rows.iter().rev().skip(1).map(|row| row.payload.len());
-        assert!(payloads.sum::<usize>() < limit.bytes, "bytes are bounded");
+        let bytes = loaded.rows.iter().rev().skip(1).map(|row| row.content().bytes());
+        assert!(bytes.sum::<usize>() < limit.bytes, "bytes are bounded");
         for row in &loaded.rows {
             let start = before.iter().find(|start| start.lease.partition == row.partition);
             assert!(start.expect("it was asked for").after < row.position());
@@ -493,3 +502,5 @@ fn all(store: &mut impl Store) -> Vec<Row> {
 
 /// The last deadline that a timer asks for.
 const LAST: u64 = i64::MAX as u64;
+
+const METADATA: &str = "00-4bf92f3577b34da6a3ce929d0e0e";

@@ -1,16 +1,19 @@
 //! Names, payloads and times as callers give them, and as stores keep them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{Error, MAX_NAME, MAX_PAYLOAD};
+use crate::{Content, Error, MAX_METADATA, MAX_NAME, MAX_PAYLOAD};
 
-pub(crate) fn check(name: &str, payload: &[u8]) -> Result<(), Error> {
+pub(crate) fn check(name: &str, Content { payload, metadata }: Content<'_>) -> Result<(), Error> {
     check_name(name)?;
     if MAX_PAYLOAD < payload.len() {
         return Err(Error::LongPayload { length: payload.len() });
     }
-    Ok(())
+    if MAX_METADATA < metadata.len() {
+        return Err(Error::LongMetadata { length: metadata.len() });
+    }
+    if metadata.contains('\0') { Err(Error::NulInMetadata) } else { Ok(()) }
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -20,6 +23,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         1..=MAX_NAME => Ok(()),
         length => Err(Error::LongName { length }),
     }
+}
+
+/// Most timeouts have no metadata: it takes no memory then.
+pub(crate) fn metadata(text: &str) -> Arc<str> {
+    if text.is_empty() { Arc::default() } else { text.into() }
 }
 
 /// Rounds up, so that nothing is early. Before 1970 is 1970.

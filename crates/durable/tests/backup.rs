@@ -51,10 +51,12 @@ fn a_backup_has_all_and_is_a_file_like_any_other() {
     fs::rename(&copy, &file).unwrap();
     let timer = DurableTimer::open(&file).unwrap();
     let due = timer.recv_timeout(HOUR).unwrap().expect("it was in flight");
-    assert_eq!((due.name(), due.attempt()), ("held", 2));
+    assert_eq!((due.name(), due.attempt(), due.metadata()), ("held", 2, "of held"));
     due.ack();
     assert!(timer.retry_dead("dead").unwrap().wait().is_ok());
-    assert_eq!(timer.recv_timeout(HOUR).unwrap().expect("it is due").name(), "dead");
+    let due = timer.recv_timeout(HOUR).unwrap().expect("it is due");
+    assert_eq!((due.name(), due.metadata()), ("dead", "of dead"));
+    drop(due);
     timer.close().unwrap();
 }
 
@@ -305,16 +307,16 @@ fn child() {
 fn schedule(timer: &DurableTimer, all: impl IntoIterator<Item = (String, Duration)>) {
     let now = SystemTime::now();
     let put = |(name, delay): (String, Duration)| {
-        timer.schedule(&name, now + delay, name.as_bytes()).unwrap()
+        timer.schedule(&name, now + delay, (name.as_bytes(), &*format!("of {name}"))).unwrap()
     };
     for commit in all.into_iter().map(put).collect::<Vec<_>>() {
         commit.wait().unwrap();
     }
 }
 
-type Due = BTreeMap<String, (u64, Vec<u8>, u32)>;
+type Due = BTreeMap<String, (u64, Vec<u8>, u32, String)>;
 
-/// Timeouts by name with deadline, payload and attempt; and dead letters in words.
+/// Timeouts by name with deadline, payload, attempt and metadata; and dead letters in words.
 fn contents(file: &Path) -> (Due, Vec<String>) {
     of_store(RedbStore::open_existing(file).unwrap())
 }
@@ -323,9 +325,9 @@ fn of_store(mut store: impl Store) -> (Due, Vec<String>) {
     let all = Limit { rows: usize::MAX, bytes: usize::MAX };
     let rows = store.list(&Position::start(), u64::MAX, all).unwrap().rows;
     let letters = store.list_dead("", all).unwrap().letters;
-    let due = rows
-        .into_iter()
-        .map(|row| (row.name.to_string(), (row.deadline, row.payload.to_vec(), row.attempt)));
+    let due = rows.into_iter().map(|Row { name, deadline, payload, metadata, attempt, .. }| {
+        (name.to_string(), (deadline, payload.to_vec(), attempt, metadata.to_string()))
+    });
     (due.collect(), letters.iter().map(|letter| format!("{letter:?}")).collect())
 }
 

@@ -18,6 +18,7 @@ fn ls_lists_by_deadline_for_people_and_for_scripts() {
     assert_eq!(names, ["old", "a", "b\n"]);
     assert_eq!(rows[1]["payload"], "eur 20");
     assert_eq!(rows[2]["payload_hex"], "00ff");
+    assert_eq!((&rows[1]["metadata"], rows[0].get("metadata")), (&"shop 3\n".into(), None));
     assert_eq!((&rows[0]["overdue"], &rows[1]["overdue"]), (&true.into(), &false.into()));
     assert_eq!(json(&["ls", text(&file), "--json", "--overdue"]).len(), 1);
     assert_eq!(json(&["ls", text(&file), "--json", "--limit", "2"]).len(), 2);
@@ -27,6 +28,7 @@ fn ls_lists_by_deadline_for_people_and_for_scripts() {
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines.len(), 4, "a name with a line break is one line: {output}");
     assert!(lines[1].contains("overdue") && lines[2].contains("59m"), "{output}");
+    assert!(lines[1].ends_with("  old") && lines[2].ends_with("  a  shop 3\\n"), "{output}");
 }
 
 #[test]
@@ -35,6 +37,8 @@ fn get_shows_a_timeout_and_its_payload_as_it_is() {
     let file = file(&folder);
     let (code, output, _) = run(&["get", text(&file), "a"]);
     assert!(code == 0 && output.contains("eur 20") && output.contains("attempt   1"), "{output}");
+    assert!(output.ends_with("\nmetadata  shop 3\\n\n"), "{output}");
+    assert!(!run(&["get", text(&file), "old"]).1.contains("metadata"));
     assert_eq!(command(&["get", text(&file), "b\n", "--payload"]).stdout, [0, 255]);
     assert_eq!(json(&["get", text(&file), "a", "--json"])[0]["attempt"], 1);
     let (code, output, _) = run(&["get", text(&file), "nobody"]);
@@ -79,8 +83,10 @@ fn dead_letters_are_listed_shown_retried_and_dropped() {
     let file = file(&folder);
     let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
     let now = SystemTime::now();
-    for (name, payload) in [("x", &b"eur 7"[..]), ("y\n", &[0, 255]), ("z", b"")] {
-        timer.schedule(name, now - HOUR, payload).unwrap().wait().unwrap();
+    for (name, payload, metadata) in
+        [("x", &b"eur 7"[..], "shop 3"), ("y\n", &[0, 255], ""), ("z", b"", "")]
+    {
+        timer.schedule(name, now - HOUR, (payload, metadata)).unwrap().wait().unwrap();
     }
     for _ in 0..4 {
         drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
@@ -92,13 +98,16 @@ fn dead_letters_are_listed_shown_retried_and_dropped() {
     assert_eq!(names, ["old", "x", "y\n", "z"]);
     assert_eq!((&rows[1]["payload"], &rows[1]["attempts"]), (&"eur 7".into(), &1.into()));
     assert_eq!(rows[2]["payload_hex"], "00ff");
+    assert_eq!((&rows[1]["metadata"], rows[2].get("metadata")), (&"shop 3".into(), None));
     assert!(rows[1]["deadline_ms"].as_u64() < rows[1]["died_ms"].as_u64());
     let some = json(&["dead", "ls", text(&file), "--json", "--after", "old", "--limit", "2"]);
     assert_eq!(some[..], rows[1..3]);
     let (code, output, _) = dead(&["ls", text(&file)]);
     assert_eq!((code, output.lines().count()), (0, 5), "{output}");
+    assert!(output.contains("  x  shop 3\n"), "{output}");
     let (code, output, _) = dead(&["get", text(&file), "x"]);
     assert!(code == 0 && output.contains("attempts  1") && output.contains("eur 7"), "{output}");
+    assert!(output.ends_with("\nmetadata  shop 3\n"), "{output}");
     assert_eq!(command(&["dead", "get", text(&file), "y\n", "--payload"]).stdout, [0, 255]);
     let (code, output, _) = dead(&["get", text(&file), "a"]);
     assert!(code == 1 && output.contains("not dead"), "{output}");
@@ -336,7 +345,7 @@ fn file(folder: &TempDir) -> PathBuf {
     let timer = DurableTimer::open(&file).unwrap();
     let now = SystemTime::now();
     timer.schedule("b\n", now + 2 * HOUR, &[0, 255]).unwrap().wait().unwrap();
-    timer.schedule("a", now + HOUR, b"eur 20").unwrap().wait().unwrap();
+    timer.schedule("a", now + HOUR, (b"eur 20", "shop 3\n")).unwrap().wait().unwrap();
     timer.schedule("old", now - HOUR, b"").unwrap().wait().unwrap();
     timer.close().unwrap();
     file

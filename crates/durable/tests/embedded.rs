@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::StreamExt;
 use futures::executor::block_on;
 use tickwheel_durable::{
-    Backoff, Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, RateLimit,
-    Retried, Scheduled,
+    Backoff, Cancelled, DurableTimer, Error, MAX_METADATA, MAX_NAME, MAX_PAYLOAD, MemoryStore,
+    RateLimit, Retried, Scheduled,
 };
 
 fn now() -> SystemTime {
@@ -71,6 +71,32 @@ fn what_is_pending_is_there_after_a_restart() {
     assert_eq!(due.name(), "500");
     assert!(epoch < due.epoch(), "each opening has a greater epoch");
     due.ack();
+}
+
+#[test]
+fn metadata_stays_with_a_timeout_until_it_is_scheduled_anew() {
+    let folder = folder();
+    let timer = timer_with_most(&folder, 2);
+    timer.schedule("a", now(), (b"eur 20", "shop 3")).unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!((due.payload(), due.metadata()), (&b"eur 20"[..], "shop 3"));
+    due.ack_and_schedule(now());
+    let due = take(&timer);
+    assert_eq!((due.attempt(), due.metadata()), (1, "shop 3"));
+    due.retry(Duration::ZERO);
+    take(&timer).retry(Duration::ZERO);
+    while timer.dead_letters().count() < 1 {
+        thread::yield_now();
+    }
+    timer.close().unwrap();
+    let timer = timer_with_most(&folder, 2);
+    assert_eq!(timer.dead_letter("a").unwrap().unwrap().metadata(), "shop 3");
+    timer.retry_dead("a").unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!((due.payload(), due.metadata()), (&b"eur 20"[..], "shop 3"));
+    timer.schedule("a", now() + HOUR, b"eur 5").unwrap().wait().unwrap();
+    due.ack();
+    assert_eq!(timer.get("a").unwrap().unwrap().metadata(), "");
 }
 
 #[test]
@@ -336,7 +362,7 @@ fn close_waits_for_acks_and_then_all_calls_say_closed() {
 }
 
 #[test]
-fn names_and_payloads_that_are_not_allowed_are_refused() {
+fn names_payloads_and_metadata_that_are_not_allowed_are_refused() {
     let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
     let schedule = |name: &str, payload: &[u8]| timer.schedule(name, now(), payload)?.wait();
     assert!(matches!(schedule("", b""), Err(Error::EmptyName)));
@@ -347,6 +373,12 @@ fn names_and_payloads_that_are_not_allowed_are_refused() {
     assert!(matches!(schedule("a", &huge), Err(Error::LongPayload { length: 65_537 })));
     assert!(schedule(&long[1..], &huge[1..]).is_ok());
     assert!(timer.get(&long[1..]).unwrap().is_some());
+    let schedule = |metadata: &str| timer.schedule("a", now(), (b"", metadata))?.wait();
+    let long = "x".repeat(MAX_METADATA + 1);
+    assert!(matches!(schedule(&long), Err(Error::LongMetadata { length: 1_025 })));
+    assert!(matches!(schedule("shop\0"), Err(Error::NulInMetadata)));
+    assert!(schedule(&long[1..]).is_ok());
+    assert_eq!(timer.get("a").unwrap().unwrap().metadata(), &long[1..]);
 }
 
 #[test]

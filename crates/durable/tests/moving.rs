@@ -8,7 +8,7 @@ use tickwheel_durable::store::{
     Change, Dead, DeadPage, Done, Held, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row,
     Settlement, Start, Store, Then,
 };
-use tickwheel_durable::{Error, MemoryStore, move_all};
+use tickwheel_durable::{Content, Error, MemoryStore, move_all};
 
 #[test]
 fn wherever_it_is_cut_off_nothing_is_lost_and_the_next_try_moves_all() {
@@ -36,7 +36,9 @@ fn wherever_it_is_cut_off_nothing_is_lost_and_the_next_try_moves_all() {
             }
             for (name, row) in here.due.iter().filter(|(_, row)| row.0 < NEVER) {
                 let letter = all.dead.get(name);
-                let letter = letter.map(|it| (it.deadline, it.payload.to_vec(), it.attempt));
+                let letter = letter.map(|it| {
+                    (it.deadline, it.payload.to_vec(), it.metadata.to_string(), it.attempt)
+                });
                 let is_whole = all.due.get(name) == Some(row) || letter.as_ref() == Some(row);
                 assert!(is_whole, "{name} would come as {row:?} at call {calls}: {is_made}");
             }
@@ -62,23 +64,24 @@ fn wherever_it_is_cut_off_nothing_is_lost_and_the_next_try_moves_all() {
 fn what_the_other_store_has_stays_and_what_has_its_name_stays_too() {
     let (mut from, mut to) = (MemoryStore::new(), MemoryStore::new());
     let [letter, other] = [dead("dead", 3, 7), dead("dead", 4, 8)];
-    for name in ["free", "moved", "same"] {
-        put(&mut from, name, 10, b"new", 0);
+    for name in ["free", "moved", "other", "same"] {
+        put(&mut from, name, 10, (b"new", "shop 3"), 0);
     }
     bury(&mut from, &[letter.clone(), dead("alive", 1, 2)]);
-    put(&mut to, "moved", 11, b"new", 0);
+    put(&mut to, "moved", 11, (b"new", "shop 3"), 0);
+    put(&mut to, "other", 10, (b"new", "shop 4"), 0);
     put(&mut to, "alive", 12, b"", 0);
-    put(&mut to, "same", 10, b"new", 0);
+    put(&mut to, "same", 10, (b"new", "shop 3"), 0);
     bury(&mut to, std::slice::from_ref(&other));
     let moved = move_all(&mut from, &mut to, |_, _| ()).unwrap();
     let stayed: Vec<&str> = moved.stayed.iter().map(|name| &**name).collect();
-    assert_eq!(stayed, ["alive", "dead", "moved"]);
+    assert_eq!(stayed, ["alive", "dead", "moved", "other"]);
     assert_eq!((moved.timeouts, moved.dead), (2, 0));
     let (left, there) = (contents(&mut from), contents(&mut to));
-    assert_eq!(left.due.keys().collect::<Vec<_>>(), ["moved"]);
+    assert_eq!(left.due.keys().collect::<Vec<_>>(), ["moved", "other"]);
     assert_eq!(left.dead.keys().collect::<Vec<_>>(), ["alive", "dead"]);
     assert_eq!(there.due["moved"].0, 11);
-    assert_eq!(there.due["free"].0, 10);
+    assert_eq!(there.due["free"], (10, b"new".to_vec(), "shop 3".to_owned(), 0));
     assert_eq!(there.dead["dead"], other);
     assert_eq!(there.due["alive"].0, 12);
 }
@@ -114,8 +117,8 @@ fn what_callers_do_in_the_first_store_meanwhile_holds_in_the_second() {
     let there = contents(&mut to.store);
     assert_eq!(contents(&mut from), Contents::default());
     assert_eq!(there.due.get("3"), None, "it was cancelled");
-    assert_eq!(there.due["4"], (7_000, b"moved".to_vec(), 0));
-    assert_eq!(there.due["5"], (1, b"moved".to_vec(), 0));
+    assert_eq!(there.due["4"], (7_000, b"moved".to_vec(), String::new(), 0));
+    assert_eq!(there.due["5"], (1, b"moved".to_vec(), String::new(), 0));
     assert!(there.due.contains_key("before all"));
     assert_eq!(there.due["retried"].0, 5);
     assert_eq!(there.dead, BTreeMap::new());
@@ -200,10 +203,11 @@ fn what_callers_put_in_the_second_store_by_the_same_name_is_told() {
     assert!(error.to_string().contains("is replaced; schedule it again"), "{error}");
 }
 
-/// Everything that a store has: due by name with deadline, payload and attempt; and dead letters.
+/// Everything that a store has: due by name with deadline, payload, metadata and attempt; and dead
+/// letters.
 #[derive(Debug, Default, PartialEq)]
 struct Contents {
-    due: BTreeMap<String, (u64, Vec<u8>, u32)>,
+    due: BTreeMap<String, (u64, Vec<u8>, String, u32)>,
     dead: BTreeMap<String, Dead>,
 }
 
@@ -211,7 +215,9 @@ fn contents(store: &mut dyn Store) -> Contents {
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
     let rows = store.list(&Position::start(), u64::MAX, limit).unwrap().rows;
     let letters = store.list_dead("", limit).unwrap().letters;
-    let due = |row: Row| (row.name.to_string(), (row.deadline, row.payload.to_vec(), row.attempt));
+    let due = |Row { name, deadline, payload, metadata, attempt, .. }: Row| {
+        (name.to_string(), (deadline, payload.to_vec(), metadata.to_string(), attempt))
+    };
     Contents {
         due: rows.into_iter().map(due).collect(),
         dead: letters.into_iter().map(|letter| (letter.name.to_string(), letter)).collect(),
@@ -225,7 +231,8 @@ fn full() -> MemoryStore {
     let letters: Vec<Dead> = (0..7).map(|n| dead(&format!("dead {n}"), n, n / 3)).collect();
     bury(&mut store, &letters);
     for n in 0..600_u32 {
-        put(&mut store, &format!("{n}"), 1_000 + u64::from(n / 3), &[n as u8], n % 5);
+        let metadata = "x".repeat(n as usize % 3);
+        put(&mut store, &format!("{n}"), 1_000 + u64::from(n / 3), (&[n as u8], &*metadata), n % 5);
     }
     put(&mut store, "dead 3", 2_000, b"again", 0);
     store
@@ -233,18 +240,26 @@ fn full() -> MemoryStore {
 
 fn dead(name: &str, attempt: u64, died: u64) -> Dead {
     let payload = Arc::from(name.as_bytes());
-    Dead { name: name.into(), deadline: 500 + died, payload, attempt: attempt as u32, died }
+    let (metadata, attempt) = (format!("of {died}").into(), attempt as u32);
+    Dead { name: name.into(), deadline: 500 + died, payload, metadata, attempt, died }
 }
 
-fn put(store: &mut MemoryStore, name: &str, deadline: u64, payload: &[u8], attempt: u32) -> Row {
-    let row = change(store, Change::put(name, deadline, payload));
+fn put<'a>(
+    store: &mut MemoryStore,
+    name: &str,
+    deadline: u64,
+    content: impl Into<Content<'a>>,
+    attempt: u32,
+) -> Row {
+    let row = change(store, Change::put(name, deadline, content));
     let then = Then::Again { at: deadline, attempt };
     settle(store, &row, then).expect("it comes again")
 }
 
 fn bury(store: &mut MemoryStore, letters: &[Dead]) {
     for letter in letters {
-        let row = put(store, &letter.name, letter.deadline, &letter.payload, letter.attempt);
+        let content = (&*letter.payload, &*letter.metadata);
+        let row = put(store, &letter.name, letter.deadline, content, letter.attempt);
         settle(store, &row, Then::Dead { at: letter.died });
     }
 }

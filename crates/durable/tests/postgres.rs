@@ -88,13 +88,14 @@ fn a_timeout_is_there_exactly_if_the_transaction_is() {
 
     let mut transaction = client.transaction().unwrap();
     transaction.execute("insert into orders values (2)", &[]).unwrap();
-    schedule_in(&mut transaction, "order-2", now(), b"eur 20").unwrap();
+    schedule_in(&mut transaction, "order-2", now(), (b"eur 20", "shop 3")).unwrap();
     // What commits late is before what was looked at, and is not skipped.
     assert!(timer.recv_timeout(Duration::from_millis(600)).unwrap().is_none());
     transaction.commit().unwrap();
 
     let due = take(&timer);
-    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    let came = (due.name(), due.payload(), due.metadata());
+    assert_eq!(came, ("order-2", &b"eur 20"[..], "shop 3"));
     due.ack();
 
     let mut transaction = client.transaction().unwrap();
@@ -128,6 +129,14 @@ fn any_driver_schedules_and_cancels_in_its_transaction_by_sql() {
         }
         let row = transaction.query_one(schedule, &[&"order-1", &now(), &&b"moved"[..]]).await;
         assert!(!row.unwrap().get::<_, bool>(0), "order-1 is moved");
+        let with_metadata = "select tickwheel_schedule($1, $2, 'eur 5', $3)";
+        for (name, is_new) in [("order-2", false), ("order-5", true)] {
+            let row = transaction.query_one(with_metadata, &[&name, &now(), &"shop 3"]).await;
+            assert_eq!(row.unwrap().get::<_, bool>(0), is_new, "{name}");
+        }
+        // What has metadata is moved without.
+        let row = transaction.query_one(schedule, &[&"order-5", &now(), &&b"moved"[..]]).await;
+        assert!(!row.unwrap().get::<_, bool>(0), "order-5 is moved");
         for is_there in [true, false] {
             let row = transaction.query_one("select tickwheel_cancel('order-3')", &[]).await;
             assert_eq!(row.unwrap().get::<_, bool>(0), is_there);
@@ -142,20 +151,32 @@ fn any_driver_schedules_and_cancels_in_its_transaction_by_sql() {
             let broken = error.as_db_error().unwrap().constraint().unwrap();
             assert!(broken.starts_with("tickwheel_due_"), "{broken}");
         }
+        let long = "x".repeat(1_025);
+        let error = client.query_one(with_metadata, &[&"order-4", &now(), &long]).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().constraint(), Some("tickwheel_due_metadata_check"));
+        let no_text: Option<&str> = None;
+        client.query_one(with_metadata, &[&"order-4", &now(), &no_text]).await.unwrap_err();
         // A deadline past all numbers does not come; one before 1970 is overdue.
         let far = "select tickwheel_schedule('far', 'infinity', ''),
                      tickwheel_schedule('past', '-infinity', '')";
         client.query_one(far, &[]).await.unwrap();
     });
-    let mut came = [(); 3].map(|()| {
+    let mut came = [(); 4].map(|()| {
         let due = take(&timer);
-        let came = (due.name().to_owned(), due.payload().to_vec());
+        let payload = str::from_utf8(due.payload()).unwrap();
+        let came = [due.name(), payload, due.metadata()].map(str::to_owned);
         due.ack();
         came
     });
     came.sort();
-    let expected = [("order-1", "moved"), ("order-2", "eur 20"), ("past", "")];
-    assert_eq!(came, expected.map(|(name, payload)| (name.to_owned(), payload.into())));
+    let expected = [
+        ["order-1", "moved", ""],
+        ["order-2", "eur 5", "shop 3"],
+        ["order-5", "moved", ""],
+        ["past", "", ""],
+    ];
+    assert_eq!(came, expected);
     assert!(timer.get("far").unwrap().is_some());
     timer.close().unwrap();
 }
@@ -176,7 +197,8 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
         schedule_in_async(&transaction, "order-1", at, b"eur 20").await.unwrap();
         transaction.rollback().await.unwrap();
         let transaction = client.transaction().await.unwrap();
-        schedule_in_async(&transaction, "order-2", at, b"eur 20").await.unwrap();
+        let content = (b"eur 20", "shop 3");
+        schedule_in_async(&transaction, "order-2", at, content).await.unwrap();
         schedule_in_async(&transaction, "order-3", at, b"").await.unwrap();
         assert!(cancel_in_async(&transaction, "order-3").await.unwrap());
         assert!(!cancel_in_async(&transaction, "order-4").await.unwrap());
@@ -195,7 +217,8 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
     });
     runtime.block_on(task).unwrap();
     let due = take(&timer);
-    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    let came = (due.name(), due.payload(), due.metadata());
+    assert_eq!(came, ("order-2", &b"eur 20"[..], "shop 3"));
     assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
     due.ack();
     let names: Vec<String> = timer.iter().map(|it| it.unwrap().name().to_owned()).collect();
@@ -247,8 +270,9 @@ fn any_driver_schedules_and_cancels_by_sql_with_typed_parameters() {
     runtime.block_on(async {
         let mut connection = PgConnection::connect(&url).await.unwrap();
         for (name, at) in [("order-2", at), ("order-3", now() + HOUR)] {
-            let (sql, (name, at, payload)) = schedule_sql(name, at, b"eur 20").unwrap();
-            let put = sqlx::query(sql).bind(name).bind(at).bind(payload);
+            let put = schedule_sql(name, at, (b"eur 20", "shop 3")).unwrap();
+            let (sql, (name, at, payload, metadata)) = put;
+            let put = sqlx::query(sql).bind(name).bind(at).bind(payload).bind(metadata);
             put.execute(&mut connection).await.unwrap();
         }
         for is_there in [true, false] {
@@ -259,13 +283,15 @@ fn any_driver_schedules_and_cancels_by_sql_with_typed_parameters() {
         }
     });
     let due = take(&timer);
-    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    let came = (due.name(), due.payload(), due.metadata());
+    assert_eq!(came, ("order-2", &b"eur 20"[..], "shop 3"));
     assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
     due.ack();
     assert!(timer.get("order-3").unwrap().is_none());
     timer.close().unwrap();
     assert!(matches!(schedule_sql("", at, b""), Err(Error::EmptyName)));
     assert!(matches!(schedule_sql("a", at, &[0; 65_537]), Err(Error::LongPayload { .. })));
+    assert!(matches!(schedule_sql("a", at, (b"", "\0")), Err(Error::NulInMetadata)));
     assert!(matches!(cancel_sql("a\0"), Err(Error::NulInName)));
 }
 

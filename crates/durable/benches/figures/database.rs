@@ -892,7 +892,7 @@ const PHASES: [&str; 13] = [
     "for no key update",
     "begin isolation",
     "pg_snapshot_xip",
-    "sum(octet_length(due.payload))",
+    "sum(octet_length(due.payload)",
     "tickwheel_put(",
     "for key share",
     "delete from tickwheel_due due",

@@ -30,7 +30,7 @@ use crate::keeper::{Cancelled, Found, Retried, Scheduled};
 use crate::store::Change;
 use crate::timer::Opener;
 use crate::values::{check, check_name, deadline, lock};
-use crate::{DeadLetter, Due, DurableTimer, Error, Pending, PostgresStore, Stats};
+use crate::{Content, DeadLetter, Due, DurableTimer, Error, Pending, PostgresStore, Stats};
 use shared::Core;
 
 /// A durable timer on several PostgreSQL databases, which share the names.
@@ -152,7 +152,8 @@ impl Fleet {
         Ok(Self { owner: Arc::new(Owner { core }) })
     }
 
-    /// Schedules a timeout, or moves the one that has this name.
+    /// Schedules a timeout, or moves the one that has this name. `content` is a payload, or a payload
+    /// and [metadata](Content::metadata).
     ///
     /// `at` is rounded up to a millisecond. A deadline in the past is due at once. The
     /// [`FleetCommit`] tells whether the name was [`New`](Scheduled::New).
@@ -160,14 +161,15 @@ impl Fleet {
     /// # Errors
     ///
     /// As for [`DurableTimer::schedule`]. What the database says comes with the [`FleetCommit`].
-    pub fn schedule(
+    pub fn schedule<'a>(
         &self,
         name: &str,
         at: SystemTime,
-        payload: &[u8],
+        content: impl Into<Content<'a>>,
     ) -> Result<FleetCommit<Scheduled>, Error> {
-        check(name, payload)?;
-        self.ask(Change::put(name, deadline(at), payload), Scheduled::of)
+        let content = content.into();
+        check(name, content)?;
+        self.ask(Change::put(name, deadline(at), content), Scheduled::of)
     }
 
     /// Cancels the timeout of this name.

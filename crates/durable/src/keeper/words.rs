@@ -86,7 +86,7 @@ pub(crate) enum Found {
 pub enum Scheduled {
     /// No timeout had this name.
     New,
-    /// A timeout of this name was pending. It has the new deadline and the new payload now, and
+    /// A timeout of this name was pending. It has the new deadline and the new content now, and
     /// will not come at its old deadline.
     Moved,
     /// A consumer had been handed the earlier timeout of this name, and goes on with it; in
@@ -315,7 +315,9 @@ pub(crate) struct Counts {
 impl Change {
     /// Returns the bytes that the change takes in memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
-        CHANGE + self.name.len() + self.as_put().map_or(0, |put| put.payload.len())
+        CHANGE
+            + self.name.len()
+            + self.as_put().map_or(0, |put| put.payload.len() + put.metadata.len())
     }
 }
 
@@ -378,6 +380,6 @@ impl<T> Answer<T> {
     }
 }
 
-/// What a change costs beside its name and its payload: two allocations, its place in the queue
+/// What a change costs beside its name and its content: two allocations, its place in the queue
 /// and the way for its reply.
 const CHANGE: usize = 200;

@@ -70,7 +70,7 @@ impl Store for MemoryStore {
             if page.is_full(limit, bytes) {
                 break;
             }
-            bytes += dead.payload.len();
+            bytes += dead.content().bytes();
             page.letters.push(dead.clone());
         }
         Ok(page)
@@ -188,17 +188,18 @@ impl Tables {
             Act::Revive { at } => {
                 let dead = self.dead.remove(name);
                 changed.was_dead = dead.is_some();
-                changed.row =
-                    dead.map(|dead| self.put(name, Put { deadline: *at, payload: dead.payload }));
+                changed.row = dead.map(|Dead { payload, metadata, .. }| {
+                    self.put(name, Put { deadline: *at, payload, metadata })
+                });
             }
             Act::Drop => changed.was_dead = self.dead.remove(name).is_some(),
         }
         changed
     }
 
-    fn put(&mut self, name: &Arc<str>, Put { deadline, payload }: Put) -> Row {
+    fn put(&mut self, name: &Arc<str>, Put { deadline, payload, metadata }: Put) -> Row {
         let (partition, name) = (self.partition(name), name.clone());
-        self.insert_new(Row { name, deadline, payload, attempt: 0, number: 0, partition })
+        self.insert_new(Row { name, deadline, payload, metadata, attempt: 0, number: 0, partition })
     }
 
     /// Puts the row under a number that no row ever had.

@@ -13,7 +13,8 @@ pub(crate) mod stretch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Error;
+use crate::values::metadata;
+use crate::{Content, Error};
 pub use memory::MemoryStore;
 
 /// Keeps timeouts where a crash does not lose them, ordered by deadline and then by name.
@@ -175,6 +176,8 @@ pub struct Row {
     pub deadline: u64,
     /// The payload.
     pub payload: Arc<[u8]>,
+    /// The metadata.
+    pub metadata: Arc<str>,
     /// How often the timeout was handed out, as far as that was counted: by [`Then::Counted`]
     /// before it was handed out, or by [`Then::Again`] after.
     pub attempt: u32,
@@ -192,13 +195,18 @@ impl Row {
 
     /// Returns the dead letter that the row becomes.
     pub(crate) fn dead(self, died: u64) -> Dead {
-        let Self { name, deadline, payload, attempt, .. } = self;
-        Dead { name, deadline, payload, attempt, died }
+        let Self { name, deadline, payload, metadata, attempt, .. } = self;
+        Dead { name, deadline, payload, metadata, attempt, died }
+    }
+
+    /// Returns what it carries.
+    pub(crate) fn content(&self) -> Content<'_> {
+        Content { payload: &self.payload, metadata: &self.metadata }
     }
 
     /// Returns the bytes that a row takes in memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
-        self.name.len() + self.payload.len() + ROW
+        self.name.len() + self.content().bytes() + ROW
     }
 }
 
@@ -230,7 +238,7 @@ impl Position {
 pub struct Limit {
     /// Rows, at least 1.
     pub rows: usize,
-    /// Bytes of names and payloads. The row that passes the limit is the last.
+    /// Bytes of names, payloads and metadata. The row that passes the limit is the last.
     pub bytes: usize,
 }
 
@@ -321,7 +329,7 @@ impl Filling {
     }
 
     pub(crate) fn add(&mut self, row: Row) {
-        self.bytes += row.name.len() + row.payload.len();
+        self.bytes += row.name.len() + row.content().bytes();
         self.ends_whole = true;
         self.page.rows.push(row);
     }
@@ -467,12 +475,16 @@ pub struct Put {
     pub deadline: u64,
     /// The payload.
     pub payload: Arc<[u8]>,
+    /// The metadata.
+    pub metadata: Arc<str>,
 }
 
 impl Change {
     /// Puts a timeout, in the place of the one that has the same name.
-    pub fn put(name: &str, deadline: u64, payload: &[u8]) -> Self {
-        Self { name: name.into(), act: Act::Put(Put { deadline, payload: payload.into() }) }
+    pub fn put<'a>(name: &str, deadline: u64, content: impl Into<Content<'a>>) -> Self {
+        let Content { payload, metadata: text } = content.into();
+        let put = Put { deadline, payload: payload.into(), metadata: metadata(text) };
+        Self { name: name.into(), act: Act::Put(put) }
     }
 
     /// Removes the timeout of this name.
@@ -543,10 +555,19 @@ pub struct Dead {
     pub deadline: u64,
     /// The payload.
     pub payload: Arc<[u8]>,
+    /// The metadata.
+    pub metadata: Arc<str>,
     /// How often it was handed out.
     pub attempt: u32,
     /// When it was found dead, in milliseconds since 1970.
     pub died: u64,
+}
+
+impl Dead {
+    /// Returns what it carries.
+    pub(crate) fn content(&self) -> Content<'_> {
+        Content { payload: &self.payload, metadata: &self.metadata }
+    }
 }
 
 /// What [`Store::list_dead`] returns.
@@ -642,6 +663,6 @@ pub struct Changed {
     pub was_dead: bool,
 }
 
-/// What a row costs beside its name and its payload: two allocations, the entry in the wheel and
+/// What a row costs beside its name and its content: two allocations, the entry in the wheel and
 /// the one in the table of names.
 const ROW: usize = 200;

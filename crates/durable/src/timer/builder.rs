@@ -85,7 +85,7 @@ impl Builder {
         self
     }
 
-    /// Sets how many bytes of names and payloads may wait for the store. Default 64 MB.
+    /// Sets how many bytes of names, payloads and metadata may wait for the store. Default 64 MB.
     ///
     /// Beyond that [`DurableTimer::schedule`] and [`cancel`](DurableTimer::cancel) give
     /// [`Error::Backlog`], because callers ask for more than the store can commit. Timeouts that

@@ -33,6 +33,11 @@ impl DeadLetter {
         &self.0.payload
     }
 
+    /// Returns the [metadata](crate::Content::metadata), which may be empty.
+    pub fn metadata(&self) -> &str {
+        &self.0.metadata
+    }
+
     /// Returns how often it was handed out.
     pub fn attempts(&self) -> u32 {
         self.0.attempt

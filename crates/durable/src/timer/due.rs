@@ -34,6 +34,11 @@ impl Due {
         &self.row.payload
     }
 
+    /// Returns the [metadata](crate::Content::metadata), which may be empty.
+    pub fn metadata(&self) -> &str {
+        &self.row.metadata
+    }
+
     /// Returns the deadline: the one it was scheduled for, or the one of the last retry.
     pub fn deadline(&self) -> SystemTime {
         time(self.row.deadline)
@@ -69,7 +74,8 @@ impl Due {
         self.settled = Settled::Ack;
     }
 
-    /// Says that this run is done, and that the name comes again at `deadline`, with this payload.
+    /// Says that this run is done, and that the name comes again at `deadline`, with this payload
+    /// and metadata.
     /// Both are one change: wherever the process crashes, either this run comes again or the next
     /// one is scheduled, and never both or none. If the name was scheduled anew or cancelled
     /// meanwhile, that stays.

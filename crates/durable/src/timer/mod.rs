@@ -47,11 +47,11 @@ pub use stream::DueStream;
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use {shared::Ticket, unattended::Unattended};
 
-use crate::Error;
 use crate::block_on::block_on;
 use crate::keeper::{Cancelled, Found, Retried, Scheduled};
 use crate::store::{Change, RateLimit};
 use crate::values::{check, check_name, deadline, lock};
+use crate::{Content, Error};
 
 /// A timer whose timeouts survive the process.
 ///
@@ -150,23 +150,25 @@ impl DurableTimer {
         Builder::default()
     }
 
-    /// Schedules a timeout, or moves the one that has this name.
+    /// Schedules a timeout, or moves the one that has this name. `content` is a payload, or a payload
+    /// and [metadata](Content::metadata).
     ///
     /// `at` is rounded up to a millisecond. A deadline in the past is due at once. The [`Commit`]
     /// tells whether the name was [`New`](Scheduled::New).
     ///
     /// # Errors
     ///
-    /// If the name or the payload is not allowed, the timer is closed, or callers ask for more than
+    /// If the name or the content is not allowed, the timer is closed, or callers ask for more than
     /// the store can commit ([`Error::Backlog`]). What the store says comes with the [`Commit`].
-    pub fn schedule(
+    pub fn schedule<'a>(
         &self,
         name: &str,
         at: SystemTime,
-        payload: &[u8],
+        content: impl Into<Content<'a>>,
     ) -> Result<Commit<Scheduled>, Error> {
-        check(name, payload)?;
-        self.ask(Change::put(name, deadline(at), payload), Scheduled::of)
+        let content = content.into();
+        check(name, content)?;
+        self.ask(Change::put(name, deadline(at), content), Scheduled::of)
     }
 
     /// Cancels the timeout of this name.

@@ -32,6 +32,11 @@ impl Pending {
         &self.0.payload
     }
 
+    /// Returns the [metadata](crate::Content::metadata), which may be empty.
+    pub fn metadata(&self) -> &str {
+        &self.0.metadata
+    }
+
     /// Returns the [attempt](crate::Due::attempt) that comes next.
     pub fn attempt(&self) -> u32 {
         self.0.attempt.saturating_add(1)

@@ -32,10 +32,11 @@ fn whatever_a_database_is_set_to_nothing_fails() {
     }
     assert_eq!(timer.iter().count(), 30);
     (0..30).for_each(|n| drop(timer.cancel(&format!("{n}"))));
-    let put = || timer.schedule("far", far, &[0, 92, 39, 255]).unwrap().wait().unwrap();
+    let content = (&[0, 92, 39, 255], "\\'");
+    let put = || timer.schedule("far", far, content).unwrap().wait().unwrap();
     assert_eq!((put(), put()), (Scheduled::New, Scheduled::Moved));
     let row = timer.get("far").unwrap().unwrap();
-    assert_eq!(row.payload(), [0, 92, 39, 255]);
+    assert_eq!((row.payload(), row.metadata()), (&[0, 92, 39, 255][..], "\\'"));
     assert_eq!((timer.len().unwrap(), timer.iter().count()), (1, 1));
     assert_eq!(timer.cancel("far").unwrap().wait().unwrap(), Cancelled::Cancelled);
     // And by SQL, in a session that is set so too.

@@ -372,10 +372,11 @@ fn a_move_that_ends_at_any_step_goes_on_from_there() {
     let mut fresh = names(&mut sql, MOVED[0], 1_600);
     let pending = fresh.split_off(fresh.len() - 1_500);
     let fill = "with put as (
-           insert into tickwheel_due (name, deadline, attempt, payload)
-           select name, 4000000000000 + n, n % 4, convert_to(name, 'UTF8')
+           insert into tickwheel_due (name, deadline, attempt, payload, metadata)
+           select name, 4000000000000 + n, n % 4, convert_to(name, 'UTF8'), 'of ' || name
            from unnest($1::text[]) with ordinality u(name, n) returning *)
-         insert into tickwheel_dead select name, deadline, 7, 3, payload from put where attempt = 3";
+         insert into tickwheel_dead select name, deadline, 7, 3, payload, metadata
+         from put where attempt = 3";
     sql.execute(fill, &[&pending]).unwrap();
     let mut seen = BTreeSet::new();
     for (is_new, event, when) in STEPS {
@@ -422,7 +423,7 @@ fn a_move_that_ends_at_any_step_goes_on_from_there() {
                 let put = "select tickwheel_schedule($1, to_timestamp(4000000000), 'new')";
                 let new = fresh.pop().unwrap();
                 home.execute(put, &[&new]).unwrap();
-                expected.0.insert(new, (4_000_000_000_000, 0, b"new".to_vec()));
+                expected.0.insert(new, (4_000_000_000_000, 0, b"new".to_vec(), String::new()));
                 let (gone, _) = expected.0.pop_first().unwrap();
                 home.execute("select tickwheel_cancel($1)", &[&gone]).unwrap();
             }

@@ -53,23 +53,26 @@ fn names_of(sql: &mut Client, partitions: &[i32], count: i64) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Names with deadlines, attempts and payloads.
-type Rows = BTreeMap<String, (i64, i32, Vec<u8>)>;
-/// Names with deadlines, times of death, attempts and payloads.
-type Letters = BTreeMap<String, (i64, i64, i32, Vec<u8>)>;
+/// Names with deadlines, attempts, payloads and metadata.
+type Rows = BTreeMap<String, (i64, i32, Vec<u8>, String)>;
+/// Names with deadlines, times of death, attempts, payloads and metadata.
+type Letters = BTreeMap<String, (i64, i64, i32, Vec<u8>, String)>;
 
 /// Returns all that a database has of a partition.
 fn of(sql: &mut Client, partition: i32) -> (Rows, Letters) {
-    let rows = "select name, deadline, attempt, payload from tickwheel_due where partition = $1";
+    let rows = "select name, deadline, attempt, payload, metadata from tickwheel_due
+         where partition = $1";
     let rows = sql.query(rows, &[&partition]).unwrap();
-    let letters = "select name, deadline, died, attempt, payload from tickwheel_dead
+    let letters = "select name, deadline, died, attempt, payload, metadata from tickwheel_dead
          where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1";
     let letters = sql.query(letters, &[&partition]).unwrap();
     (
-        rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3)))).collect(),
+        rows.iter()
+            .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3), row.get(4))))
+            .collect(),
         letters
             .iter()
-            .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3), row.get(4))))
+            .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3), row.get(4), row.get(5))))
             .collect(),
     )
 }
@@ -81,14 +84,14 @@ fn a_moved_partition_is_as_it_was_and_comes_at_its_new_place_alone() {
     let (mut old, mut new) = (client(&here), client(&there));
     old.batch_execute(KNOWS_FLEETS).unwrap();
     let (moved, stays) = (names(&mut old, MOVED, 340), names(&mut old, STAYS, 30));
-    let put = "insert into tickwheel_due (name, deadline, attempt, payload)
+    let put = "insert into tickwheel_due (name, deadline, attempt, payload, metadata)
          select name, case n % 3 when 0 then n else 4000000000000 + n end, n % 4,
-           convert_to(name, 'UTF8')
+           convert_to(name, 'UTF8'), case n % 2 when 0 then 'of ' || name else '' end
          from unnest($1::text[]) with ordinality u(name, n)";
     old.execute(put, &[&&moved[..300]]).unwrap();
     old.execute(put, &[&stays]).unwrap();
     let bury = "insert into tickwheel_dead
-         select name, n, 2000 + n, 3, convert_to(name, 'UTF8')
+         select name, n, 2000 + n, 3, convert_to(name, 'UTF8'), 'dead ' || name
          from unnest($1::text[]) with ordinality u(name, n)";
     // Some of them are pending too.
     old.execute(bury, &[&&moved[280..320]]).unwrap();
@@ -116,8 +119,12 @@ fn a_moved_partition_is_as_it_was_and_comes_at_its_new_place_alone() {
         let mut due: BTreeMap<&str, u32> = due.map(|(n, name)| (&**name, n % 4 + 1)).collect();
         while !due.is_empty() {
             let came = take(worker);
-            assert_eq!(due.remove(came.name()), Some(came.attempt()), "{came:?}");
+            let attempt = came.attempt();
+            assert_eq!(due.remove(came.name()), Some(attempt), "{came:?}");
             assert_eq!(came.payload(), came.name().as_bytes());
+            let is_even = (attempt - 1) % 2 == 0;
+            let metadata = if is_even { format!("of {}", came.name()) } else { String::new() };
+            assert_eq!(came.metadata(), metadata);
             came.ack();
         }
         assert!(worker.try_recv().unwrap().is_none());
@@ -176,6 +183,8 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
     for (statement, why) in [
         ("delete from tickwheel_due", "tickwheel_cancel"),
         ("delete from tickwheel_dead", "tickwheel_cancel"),
+        // As a worker of the version before.
+        ("select tickwheel_bury(array['a'], array[1::bigint], 1)", "tickwheel_cancel"),
         ("begin isolation level repeatable read; select tickwheel_cancel('a')", "read committed"),
     ] {
         let error = client(&here).batch_execute(statement).unwrap_err();
@@ -237,7 +246,7 @@ impl Changes {
         let (rows, expected) = Default::default();
         let (callers, rounds, settled) = (store(url), 0, 0);
         let mut changes = Self { worker, callers, rows, new, expected, rounds, settled };
-        let put = |name: &String| Change::put(name, FAR + fastrand::u64(..1000), b"first");
+        let put = |name: &String| Change::put(name, FAR + fastrand::u64(..1000), (b"first", "one"));
         changes.rows = changes.put(names.iter().map(put).collect());
         fastrand::shuffle(&mut changes.rows);
         changes
@@ -250,7 +259,8 @@ impl Changes {
             rows.extend(done.changed.into_iter().map(|it| it.unwrap().row.unwrap()));
         }
         for row in &rows {
-            let value = (row.deadline as i64, row.attempt as i32, row.payload.to_vec());
+            let (payload, metadata) = (row.payload.to_vec(), row.metadata.to_string());
+            let value = (row.deadline as i64, row.attempt as i32, payload, metadata);
             self.expected.0.insert(row.name.to_string(), value);
         }
         rows
@@ -268,7 +278,7 @@ impl Changes {
         self.expected.0.remove(&*cancelled.name);
         let new = self.new.pop().expect("there are enough");
         let names = [&moved.name, &again.name, &*new];
-        let put = |name: &str| Change::put(name, FAR + 2_000 + self.rounds, b"second");
+        let put = |name: &str| Change::put(name, FAR + 2_000 + self.rounds, (b"second", "two"));
         let puts = names.map(put).to_vec();
         self.put(puts);
 
@@ -298,8 +308,8 @@ impl Changes {
         rows.get_mut(&*counted.name).unwrap().1 = 3;
         let row = rows.get_mut(&*retried.name).unwrap();
         (row.0, row.1) = (at as i64, 2);
-        let (deadline, attempt, payload) = rows.remove(&*dead.name).unwrap();
-        letters.insert(dead.name.to_string(), (deadline, died as i64, attempt, payload));
+        let (deadline, attempt, payload, metadata) = rows.remove(&*dead.name).unwrap();
+        letters.insert(dead.name.to_string(), (deadline, died as i64, attempt, payload, metadata));
         self.settled += 4;
     }
 }
@@ -465,6 +475,8 @@ fn a_trigger_that_changes_or_keeps_what_is_moved_is_an_error_that_names_the_data
     refused(&mut new, "insert", sooner, &there, "changed");
     let empty = "begin new.payload := ''; return new; end";
     refused(&mut new, "insert", empty, &there, "changed");
+    let other = "begin new.metadata := 'another'; return new; end";
+    refused(&mut new, "insert", other, &there, "changed");
     let fails = "begin raise exception 'not today'; end";
     refused(&mut new, "insert", fails, &there, "not today");
     assert_eq!(of(&mut old, MOVED).0, before);

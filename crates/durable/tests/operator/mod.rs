@@ -159,12 +159,17 @@ fn fill(file: &str) {
         let outcomes = store.commit(&settled, &[]).unwrap().outcomes;
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Settled(_))));
     };
-    let letters: Vec<_> =
-        (0..30).map(|n| Change::put(&format!("n {n}"), 1_000 + n, &[n as u8; 9])).collect();
+    let letters: Vec<_> = (0..30)
+        .map(|n| Change::put(&format!("n {n}"), 1_000 + n, (&[n as u8; 9], "dead")))
+        .collect();
     put(&letters, &|n| {
         vec![Then::Counted { attempt: n as u32 % 4 }, Then::Dead { at: 2_000 + n as u64 / 7 }]
     });
-    let far = |n: u64| Change::put(&format!("n {n}"), 4_000_000_000_000 + n / 5, &n.to_le_bytes());
+    let far = |n: u64| {
+        let metadata = "x".repeat(n as usize % 3);
+        let content = (&n.to_le_bytes(), &*metadata);
+        Change::put(&format!("n {n}"), 4_000_000_000_000 + n / 5, content)
+    };
     let rows: Vec<_> = (0..1_200).map(far).collect();
     put(&rows, &|n| if n % 7 == 0 { vec![Then::Counted { attempt: 2 }] } else { vec![] });
 }

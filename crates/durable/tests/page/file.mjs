@@ -7,6 +7,9 @@ await look("file", async (page, say) => {
   await page.getByText("Live.", { exact: true }).waitFor();
   await page.locator("#dead tbody tr").first().waitFor();
   if (await page.locator("b").count()) say("a payload became a tag");
+  if (!(await page.locator("td.metadata").getByText("<b>shop 3</b>", { exact: true }).count())) {
+    say("metadata is not shown");
+  }
   if (!(await page.getByText("y... (cut: it has 3,000 bytes)").count())) {
     say("a long payload is not said to be cut");
   }

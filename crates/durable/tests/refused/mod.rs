@@ -199,18 +199,19 @@ fn a_put_that_a_trigger_changes_fails_alone() {
                new.name := replace(new.name, 'NAME', 'name');
                if new.name = 'deadline' then new.deadline := new.deadline + 3600000; end if;
                if new.name = 'payload' then new.payload := 'another'; end if;
+               if new.name = 'metadata' then new.metadata := 'another'; end if;
                return new;
              end $$;
              create trigger change before insert on tickwheel_due for each row
                execute function change()",
         )
         .unwrap();
-    let names = ["first", "NAME", "good 1", "deadline", "payload", "good 2"];
+    let names = ["first", "NAME", "good 1", "deadline", "payload", "metadata", "good 2"];
     let commits = names.map(|name| timer.schedule(name, now() + HOUR, b"one").unwrap());
     let puts = commits.map(|commit| commit.wait().is_ok());
-    assert_eq!(puts, [true, false, true, false, false, true]);
+    assert_eq!(puts, [true, false, true, false, false, false, true]);
     assert_eq!((timer.stats().errors, timer.len().unwrap()), (0, 3));
-    for name in ["NAME", "deadline", "payload"] {
+    for name in ["NAME", "deadline", "payload", "metadata"] {
         let put = format!("select tickwheel_schedule('{name}', now(), '')");
         let error = other.batch_execute(&put).unwrap_err();
         let error = error.as_db_error().unwrap().message();
@@ -287,6 +288,16 @@ fn a_list_goes_on_behind_a_row_that_cannot_be_read() {
     client(&url).batch_execute(again).unwrap();
     let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
     assert_eq!((page.rows.len(), page.damaged.len()), (99, 1));
+    let metadata = "select tickwheel_schedule('metadata', now(), 'eur 20', metadata)
+                    from convert_from('\\xff', 'SQL_ASCII') metadata";
+    client(&url).batch_execute(metadata).unwrap();
+    for damaged in [1, 0] {
+        let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
+        assert_eq!((page.rows.len(), page.damaged.len()), (99, damaged));
+    }
+    let aside = "select payload, metadata from tickwheel_broken where name = 'metadata'";
+    let aside = client(&url).query_one(aside, &[]).unwrap();
+    assert_eq!((aside.get::<_, &[u8]>(0), aside.get::<_, &[u8]>(1)), (&b"eur 20"[..], &[255][..]));
 }
 
 #[test]

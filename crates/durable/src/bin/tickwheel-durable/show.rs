@@ -17,23 +17,30 @@ pub(super) fn time(deadline: u64) -> String {
 
 pub(super) fn line(row: &Row, now: SystemTime) -> String {
     format!(
-        "{:<25} {:<26} {:>7} {:>6}  {}",
+        "{:<25} {:<26} {:>7} {:>6}  {}{}",
         time(row.deadline),
         left(row, now),
         row.attempt.saturating_add(1),
         row.payload.len(),
         row.name.escape_debug(),
+        metadata("  ", &row.metadata),
     )
+}
+
+/// After this, or nothing if there is none.
+fn metadata(before: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{before}{}", text.escape_debug()) }
 }
 
 pub(super) fn block(row: &Row, now: SystemTime) -> String {
     format!(
-        "name      {}\ndeadline  {} ({})\nattempt   {}\npayload   {}",
+        "name      {}\ndeadline  {} ({})\nattempt   {}\npayload   {}{}",
         row.name.escape_debug(),
         time(row.deadline),
         left(row, now),
         row.attempt.saturating_add(1),
         payload(&row.payload),
+        metadata("\nmetadata  ", &row.metadata),
     )
 }
 
@@ -46,23 +53,25 @@ fn payload(bytes: &[u8]) -> String {
 
 pub(super) fn dead_line(dead: &Dead) -> String {
     format!(
-        "{:<25} {:<25} {:>8} {:>6}  {}",
+        "{:<25} {:<25} {:>8} {:>6}  {}{}",
         time(dead.died),
         time(dead.deadline),
         dead.attempt,
         dead.payload.len(),
         dead.name.escape_debug(),
+        metadata("  ", &dead.metadata),
     )
 }
 
 pub(super) fn dead_block(dead: &Dead) -> String {
     format!(
-        "name      {}\ndied      {}\ndeadline  {}\nattempts  {}\npayload   {}",
+        "name      {}\ndied      {}\ndeadline  {}\nattempts  {}\npayload   {}{}",
         dead.name.escape_debug(),
         time(dead.died),
         time(dead.deadline),
         dead.attempt,
         payload(&dead.payload),
+        metadata("\nmetadata  ", &dead.metadata),
     )
 }
 
@@ -91,7 +100,7 @@ pub(super) fn dead(dead: &Dead) -> Value {
         "deadline_ms": dead.deadline,
         "attempts": dead.attempt,
     });
-    with_payload(value, &dead.payload)
+    with_content(value, &dead.payload, &dead.metadata)
 }
 
 pub(super) fn row(row: &Row, now: SystemTime) -> Value {
@@ -102,10 +111,13 @@ pub(super) fn row(row: &Row, now: SystemTime) -> Value {
         "overdue": row.deadline <= milliseconds(now),
         "attempt": row.attempt.saturating_add(1),
     });
-    with_payload(value, &row.payload)
+    with_content(value, &row.payload, &row.metadata)
 }
 
-fn with_payload(mut value: Value, payload: &[u8]) -> Value {
+fn with_content(mut value: Value, payload: &[u8], metadata: &str) -> Value {
+    if !metadata.is_empty() {
+        value["metadata"] = json!(metadata);
+    }
     match str::from_utf8(payload) {
         Ok(text) => value["payload"] = json!(text),
         Err(_) => value["payload_hex"] = json!(hexadecimal(payload)),
@@ -141,10 +153,10 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 pub(super) const HEADER: &str =
-    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
+    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME  METADATA";
 
 pub(super) const DEAD_HEADER: &str =
-    "DIED                      DEADLINE                  ATTEMPTS  BYTES  NAME";
+    "DIED                      DEADLINE                  ATTEMPTS  BYTES  NAME  METADATA";
 
 /// The last moment that can be written with a year of four digits.
 const LAST: u64 = 253_402_300_799_999;

@@ -205,7 +205,8 @@ impl World {
 
     pub(super) fn put(&mut self, name: &str, deadline: u64) {
         let payload: Vec<u8> = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
-        self.ask(Change::put(name, deadline, &payload));
+        let metadata = "x".repeat(self.rng.usize(0..20));
+        self.ask(Change::put(name, deadline, (&payload, &*metadata)));
     }
 
     /// Puts one with a large payload.
@@ -433,8 +434,8 @@ impl World {
             }
             assert_eq!(row.is_some(), put.is_some());
             if let Some((row, put)) = row.zip(put) {
-                let asked = (&name, put.deadline, &put.payload);
-                assert_eq!((&row.name, row.deadline, &row.payload), asked);
+                let asked = (&name, put.deadline, &put.payload, &put.metadata);
+                assert_eq!((&row.name, row.deadline, &row.payload, &row.metadata), asked);
             }
             match (found, replaced) {
                 (Found::Nothing, None) => {}

@@ -333,8 +333,8 @@ impl Database {
         loaded.rows.truncate(self.most_news);
         let mut bytes = 0;
         let mut is_too_much = |row: &mut Row| {
-            bytes += row.payload.len();
-            limit.bytes + row.payload.len() <= bytes
+            bytes += row.content().bytes();
+            limit.bytes + row.content().bytes() <= bytes
         };
         let left_out = loaded.rows.extract_if(.., &mut is_too_much);
         loaded.left_out = left_out.map(|row| (row.partition, row.deadline)).collect();

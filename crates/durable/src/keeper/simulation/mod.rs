@@ -1134,7 +1134,15 @@ fn leases(clock: u64) -> Leases {
 }
 
 fn row(deadline: u64) -> Row {
-    Row { name: "a".into(), deadline, payload: Arc::from([]), attempt: 0, number: 1, partition: 0 }
+    Row {
+        name: "a".into(),
+        deadline,
+        payload: Arc::from([]),
+        metadata: Arc::default(),
+        attempt: 0,
+        number: 1,
+        partition: 0,
+    }
 }
 
 const LEASE: u64 = 2_000;

@@ -9,6 +9,7 @@ use tokio_postgres::{Error, Row as Found};
 use super::connection::{Connection, Parameter, failed};
 use super::connection::{signed, unsigned};
 use crate::store::{Act, Change, Changed, Dead, DeadPage, Limit, Put, Replaced, Row};
+use crate::values::metadata;
 
 impl Connection {
     /// Makes the changes of one run.
@@ -37,14 +38,20 @@ impl Connection {
         for name in names {
             let parameters = [(name as _, Type::TEXT), (&signed(at) as _, Type::INT8)];
             let found = self.query_one(REVIVE, &parameters).await?;
-            let row = found.get::<_, Option<i64>>(1).map(|number| Row {
-                name: (*name).into(),
-                deadline: at,
-                payload: Arc::from(found.get::<_, &[u8]>(3)),
-                attempt: 0,
-                number: unsigned(number),
-                partition: found.get::<_, i32>(2) as u32,
-            });
+            let row = match found.get::<_, Option<i64>>(1) {
+                None => None,
+                Some(number) => Some(Row {
+                    name: (*name).into(),
+                    deadline: at,
+                    payload: Arc::from(found.get::<_, &[u8]>(3)),
+                    metadata: metadata(
+                        self.query_one(METADATA, &parameters[..1]).await?.try_get(0)?,
+                    ),
+                    attempt: 0,
+                    number: unsigned(number),
+                    partition: found.get::<_, i32>(2) as u32,
+                }),
+            };
             changed.push(Ok(Changed { row, replaced: None, was_dead: found.get(0) }));
         }
         Ok(changed)
@@ -119,12 +126,14 @@ impl Connection {
     async fn put(&self, names: &[&str], puts: &[&Put]) -> Result<Vec<Came>, Error> {
         let deadlines: Vec<i64> = puts.iter().map(|put| signed(put.deadline)).collect();
         let payloads: Vec<&[u8]> = puts.iter().map(|put| &*put.payload).collect();
+        let metadata: Vec<&str> = puts.iter().map(|put| &*put.metadata).collect();
         let old = self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
         let old = replaced(&old);
-        let parameters: [Parameter<'_>; 3] = [
+        let parameters: [Parameter<'_>; 4] = [
             (&names, Type::TEXT_ARRAY),
             (&deadlines, Type::INT8_ARRAY),
             (&payloads, Type::BYTEA_ARRAY),
+            (&metadata, Type::TEXT_ARRAY),
         ];
         let new = self.query(PUT, &parameters).await?;
         let new: HashMap<&str, &Found> = new.iter().map(|row| (row.get(0), row)).collect();
@@ -138,6 +147,7 @@ impl Connection {
                     name: (*name).into(),
                     deadline: put.deadline,
                     payload: put.payload.clone(),
+                    metadata: put.metadata.clone(),
                     attempt: 0,
                     number: unsigned(row.get(1)),
                     partition: row.get::<_, i32>(3) as u32,
@@ -166,6 +176,7 @@ fn dead(row: &Found) -> Result<Option<Dead>, Error> {
         name: Arc::from(row.try_get::<_, &str>(0)?),
         deadline: unsigned(row.try_get(1)?),
         payload: Arc::from(payload),
+        metadata: metadata(row.try_get(5)?),
         attempt: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or_default(),
         died: unsigned(row.try_get(2)?),
     }))
@@ -177,7 +188,7 @@ const FIND: &str = "with checked as materialized (select tickwheel_check_home($1
      select due.* from checked left join (
        select name, number, deadline from tickwheel_due where name = any($1)
        order by name for update) due on true";
-const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
+const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3, $4)";
 const CANCEL: &str = "with checked as materialized (select tickwheel_check_home($1)),
      gone as (
        delete from tickwheel_due where ctid = any(array(
@@ -185,10 +196,12 @@ const CANCEL: &str = "with checked as materialized (select tickwheel_check_home(
        returning name, number, deadline)
      select gone.* from checked left join gone on true";
 const REVIVE: &str = "select was_dead, number, partition, payload from tickwheel_revive($1, $2)";
+/// The function cannot return it: to change what it returns would forget who may call it.
+const METADATA: &str = "select metadata from tickwheel_due where name = $1";
 const DROP: &str = "with checked as materialized (select tickwheel_check_home($1)),
      gone as (delete from tickwheel_dead where name = any($1) returning name)
      select gone.* from checked left join gone on true";
-const GET_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
+const GET_DEAD: &str = "select name, deadline, died, attempt, payload, metadata from tickwheel_dead
      where name = $1 and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
        select partition from tickwheel_partition where state in ('here', 'moving'))";
 /// As `tickwheel_check_home` finds it, and keeps nothing from moving.
@@ -197,10 +210,11 @@ const AWAY: &str = "select coalesce(place.name, p.other::text)
      where p.partition = ('x' || left(md5($1), 8))::bit(32)::int & 63
        and p.state in ('gone', 'coming')";
 const LIST_DEAD: &str = "select name, deadline, died, attempt,
-       case when sum(octet_length(payload)) over (order by name rows unbounded preceding)
-         - octet_length(payload) < $3 then payload end
-     from (select * from tickwheel_dead where name > $1
-         and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
-           select partition from tickwheel_partition where state in ('here', 'moving'))
-       order by name limit $2) dead
+       case when fits then payload end, case when fits then metadata end
+     from (select *, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+         order by name rows between unbounded preceding and 1 preceding), 0) < $3 as fits
+       from (select * from tickwheel_dead where name > $1
+           and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
+             select partition from tickwheel_partition where state in ('here', 'moving'))
+         order by name limit $2) dead) page
      order by name";

@@ -11,6 +11,7 @@ use super::connection::{Connection, Parameter};
 use super::connection::{PARTITIONS, signed, unsigned};
 use crate::store::stretch::Part;
 use crate::store::{Counted, Damaged, Limit, Loaded, Page, Position, Row, Start};
+use crate::values::metadata;
 
 /// A row as it was found.
 pub(super) enum Reading {
@@ -232,7 +233,7 @@ impl Connection {
     ) -> Result<(), Error> {
         let starts = Starts::new(from);
         let each = limit.rows.div_ceil(from.len().max(1));
-        let read: usize = loaded.rows.iter().map(|row| row.payload.len()).sum();
+        let read: usize = loaded.rows.iter().map(|row| row.content().bytes()).sum();
         let bytes = signed(limit.bytes.saturating_sub(read).max(1) as u64);
         let (end, most) = (signed(until), signed(each as u64));
         let [partitions, deadlines, names] = starts.parameters();
@@ -273,7 +274,7 @@ impl Connection {
 
     pub(super) fn read_placed_from(&self, row: &tokio_postgres::Row, from: usize) -> Reading {
         let reading = read_row(row, from);
-        if let (Reading::Row(read), Ok(place)) = (&reading, row.try_get(from + 6)) {
+        if let (Reading::Row(read), Ok(place)) = (&reading, row.try_get(from + 7)) {
             self.places.borrow_mut().insert(read.number, place);
         }
         reading
@@ -373,6 +374,7 @@ pub(super) fn read_row(row: &tokio_postgres::Row, from: usize) -> Reading {
             number: unsigned(row.try_get(from + 3)?),
             attempt: u32::try_from(row.try_get::<_, i32>(from + 4)?).unwrap_or_default(),
             payload: Arc::from(payload),
+            metadata: metadata(row.try_get(from + 6)?),
         }))
     };
     let spot = Spot {
@@ -416,13 +418,15 @@ fn list() -> String {
         .collect();
     format!(
         "select partition, deadline, name, number, attempt,
-           case when sum(octet_length(payload)) over (order by deadline, name rows unbounded
-             preceding) - octet_length(payload) < $5 then payload end
-         from (select * from ({}) all_due
-           where number not in (select number from tickwheel_broken)
-             and partition in (select partition from tickwheel_partition
-               where state in ('here', 'moving'))
-           order by deadline, name limit $4) due
+           case when fits then payload end, case when fits then metadata end
+         from (select *, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+             order by deadline, name rows between unbounded preceding and 1 preceding), 0) < $5
+             as fits
+           from (select * from ({}) all_due
+             where number not in (select number from tickwheel_broken)
+               and partition in (select partition from tickwheel_partition
+                 where state in ('here', 'moving'))
+             order by deadline, name limit $4) due) page
          order by deadline, name",
         parts.join(" union all ")
     )
@@ -440,12 +444,13 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
            else owner is null and state in ('here', 'moving') end),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
-         extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8'), null
+         extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8'), null, null
      union all
-     select partition, deadline, name, number, attempt,
-       case when sum(octet_length(payload)) over (rows unbounded preceding)
-         - octet_length(payload) < $6 then payload end, place::text
-     from (select due.* from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
+     select partition, deadline, name, number, attempt, case when fits then payload end,
+       case when fits then metadata end, place::text
+     from (select *, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+         rows between unbounded preceding and 1 preceding), 0) < $6 as fits
+      from (select due.* from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
        cross join lateral (
          (select d.*, d.ctid as place from tickwheel_due d
           where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
@@ -461,18 +466,20 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
               and (d.deadline, d.name) <= (u.deadline, u.name)
             order by d.put_by, d.deadline limit $5) over
           where pg_visible_in_snapshot(xid, (select pg_current_snapshot())))) due
-       limit $5) new";
+       limit $5) new) page";
 /// What comes after the positions, so many of each partition. What is too much has no payload.
-const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
-       case when sum(octet_length(due.payload)) over (rows unbounded preceding)
-         - octet_length(due.payload) < $6 then due.payload end, due.place::text
-     from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
-     cross join lateral (
-       select d.*, d.ctid as place from tickwheel_due d
-       where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
-         and d.deadline <= $4
-       order by d.deadline, d.name limit $5) due";
-pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
+const LOAD: &str = "select partition, deadline, name, number, attempt,
+       case when fits then payload end, case when fits then metadata end, place::text
+     from (
+       select due.*, coalesce(sum(octet_length(due.payload) + octet_length(due.metadata)) over (
+         rows between unbounded preceding and 1 preceding), 0) < $6 as fits
+       from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
+       cross join lateral (
+         select d.*, d.ctid as place from tickwheel_due d
+         where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
+           and d.deadline <= $4
+         order by d.deadline, d.name limit $5) due) page";
+pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload, metadata
      from tickwheel_due where name = $1 and partition in (select partition
        from tickwheel_partition where state in ('here', 'moving'))";
 

@@ -224,7 +224,7 @@ const RETRY: &str = "update tickwheel_due due
        order by d.name limit 1) place
      where due.ctid = place.row and due.number = u.number
      returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
-       due.payload";
+       due.payload, due.metadata";
 /// It is in no index, so this writes no other page if the row's has room.
 const COUNT: &str = "update tickwheel_due due set attempt = u.attempt
      from unnest($1::text[], $2::bigint[], $3::int[]) u(name, number, attempt)
@@ -234,7 +234,7 @@ const COUNT: &str = "update tickwheel_due due set attempt = u.attempt
        order by d.name limit 1) place
      where due.ctid = place.row and due.number = u.number
      returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
-       due.payload, due.ctid::text";
+       due.payload, due.metadata, due.ctid::text";
 const BURY: &str = "select number from tickwheel_bury($1, $2, $3)";
 const KEPT: &str = "select d.number from unnest($1::text[], $2::bigint[]) u(name, number)
      cross join lateral (

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use postgres::Transaction;
 
-use super::connection::{elsewhere, signed};
-use crate::Error;
+use super::connection::elsewhere;
+use crate::{Content, Error, schedule_sql};
 
 /// Puts a timeout inside a transaction of yours: it is there exactly if that commits.
 ///
@@ -14,21 +14,19 @@ use crate::Error;
 ///
 /// # Errors
 ///
-/// If the name or the payload is not allowed, and the database's.
-pub fn schedule_in(
+/// If the name or the content is not allowed, and the database's.
+pub fn schedule_in<'a>(
     transaction: &mut Transaction<'_>,
-    name: &str,
+    name: &'a str,
     at: SystemTime,
-    payload: &[u8],
+    content: impl Into<Content<'a>>,
 ) -> Result<(), Error> {
-    crate::values::check(name, payload)?;
+    let (put, (name, at, payload, metadata)) = schedule_sql(name, at, content)?;
     let failed = |error| {
         let doing = || format!("schedule {name:?} in a transaction");
         elsewhere(name, &error).unwrap_or_else(|| Error::store(doing(), error))
     };
-    let deadline = crate::values::deadline(at);
-    let put = "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
-    transaction.query_one(put, &[&name, &signed(deadline), &payload]).map_err(failed)?;
+    transaction.query_one(put, &[&name, &at, &payload, &metadata]).map_err(failed)?;
     Ok(())
 }
 
@@ -41,7 +39,7 @@ pub fn schedule_in(
 ///
 /// As for [`schedule_in`].
 pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
-    crate::values::check(name, &[])?;
+    crate::values::check_name(name)?;
     let failed = |error| {
         let doing = || format!("cancel {name:?} in a transaction");
         elsewhere(name, &error).unwrap_or_else(|| Error::store(doing(), error))

@@ -119,7 +119,9 @@ impl Whole {
             let puts: Vec<Change> = (0..ROWS / COMMITS)
                 .map(|n| {
                     let payload: Vec<u8> = (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect();
-                    Change::put(&format!("{commit}/{n}"), rng.u64(0..1_000_000), &payload)
+                    let metadata = if n % 2 == 0 { "" } else { "shop 3" };
+                    let content = (&payload, metadata);
+                    Change::put(&format!("{commit}/{n}"), rng.u64(0..1_000_000), content)
                 })
                 .collect();
             store.commit(&[], &puts).unwrap();
@@ -161,8 +163,8 @@ impl Whole {
         let (found, damaged) = rows(&mut store)?;
         for row in found.values() {
             let put = self.rows.get(&row.name);
-            let same =
-                put.is_some_and(|put| (put.deadline, &put.payload) == (row.deadline, &row.payload));
+            let same = put
+                .is_some_and(|put| (put.deadline, put.content()) == (row.deadline, row.content()));
             if !same {
                 return Err(Wrong::Unsaid(format!("a wrong row: {row:?}, put as {put:?}")));
             }

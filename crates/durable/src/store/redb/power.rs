@@ -126,7 +126,8 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
                 Change::cancel(&name)
             } else {
                 let payload: Vec<u8> = (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect();
-                Change::put(&name, now.wall + rng.u64(0..3_000), &payload)
+                let metadata = "x".repeat(rng.usize(0..20));
+                Change::put(&name, now.wall + rng.u64(0..3_000), (&payload, &*metadata))
             };
             ticket += 1;
             keeper.command(Command { ticket, change });
@@ -195,6 +196,7 @@ fn apply(mut rows: Rows, settlements: &[Settlement], changes: &[Change], told: &
                 name: name.clone(),
                 deadline: put.deadline,
                 payload: put.payload,
+                metadata: put.metadata,
                 attempt: 0,
                 number: 0,
                 partition: 0,

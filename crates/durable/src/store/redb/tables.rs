@@ -1,12 +1,13 @@
 //! The tables of a file, and what changes do to them.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
 use super::row;
 use crate::store::{
-    Act, Change, Changed, Dead, Held, Outcome, Position, Replaced, Row, Settlement, Then,
+    Act, Change, Changed, Dead, Held, Outcome, Position, Put, Replaced, Row, Settlement, Then,
 };
 
 /// Gives out the numbers of rows.
@@ -93,6 +94,7 @@ impl<'a> Tables<'a> {
             name: change.name.clone(),
             deadline: 0,
             payload: [].into(),
+            metadata: Arc::default(),
             attempt: 0,
             number: 0,
             partition: PARTITION,
@@ -100,7 +102,10 @@ impl<'a> Tables<'a> {
         let name = change.name.as_bytes();
         let mut changed = Changed { row: None, replaced: None, was_dead: false };
         match &change.act {
-            Act::Put(put) => (row.deadline, row.payload) = (put.deadline, put.payload.clone()),
+            Act::Put(put) => {
+                let Put { deadline, payload, metadata } = put.clone();
+                row = Row { deadline, payload, metadata, ..row };
+            }
             Act::Cancel => return Ok(Changed { replaced: self.cancel(name)?, ..changed }),
             Act::Drop => {
                 return Ok(Changed { was_dead: self.dead.remove(name)?.is_some(), ..changed });
@@ -119,7 +124,7 @@ impl<'a> Tables<'a> {
                     return Ok(changed);
                 }
                 self.dead.remove(name)?;
-                (row.deadline, row.payload) = (*at, dead.payload);
+                row = Row { deadline: *at, payload: dead.payload, metadata: dead.metadata, ..row };
             }
         }
         row.number = numbers.next();

@@ -149,7 +149,7 @@ function cells(values) {
   const row = element("tr");
   for (const [head, value] of Object.entries(values)) {
     const cell = element("td", undefined, { "data-head": head, class: head.toLowerCase().replaceAll(" ", "-") });
-    cell.append(value instanceof Node ? value : element("span", value));
+    if (value !== undefined) cell.append(value instanceof Node ? value : element("span", value));
     row.append(cell);
   }
   return row;
@@ -163,10 +163,10 @@ function payload(row) {
 const lists = {
   pending: (row) => cells({
     Name: row.name, Due: row.overdue ? element("span", `${row.deadline}, overdue`, { class: "late" }) : row.deadline,
-    Attempt: row.attempt, Payload: payload(row), ...of(row),
+    Attempt: row.attempt, Payload: payload(row), Metadata: row.metadata, ...of(row),
   }),
   dead: (row) => {
-    const shown = cells({ Name: row.name, Died: row.died, Attempts: row.attempts, Payload: payload(row), ...of(row) });
+    const shown = cells({ Name: row.name, Died: row.died, Attempts: row.attempts, Payload: payload(row), Metadata: row.metadata, ...of(row) });
     if (!one("#dead .choose").hidden) {
       const choose = element("td", undefined, { "data-head": "Choose" });
       const letter = JSON.stringify([row.number ?? 0, row.name, row.died_ms]);

@@ -276,6 +276,7 @@ impl PostgresStore {
         let attempt = |row: &Row| i32::try_from(row.attempt).unwrap_or(i32::MAX);
         let attempts: Vec<i32> = rows.iter().map(attempt).collect();
         let payloads: Vec<&[u8]> = rows.iter().map(|row| &*row.payload).collect();
+        let metadata: Vec<&str> = rows.iter().map(|row| &*row.metadata).collect();
         let staged = self.while_it_comes(way, token, async |connection| {
             let parameters: [Parameter<'_>; 3] = [
                 (&names, Type::TEXT_ARRAY),
@@ -283,11 +284,12 @@ impl PostgresStore {
                 (&way.partition, Type::INT4),
             ];
             connection.query(UNSTAGE, &parameters).await?;
-            let parameters: [Parameter<'_>; 5] = [
+            let parameters: [Parameter<'_>; 6] = [
                 (&named, Type::TEXT_ARRAY),
                 (&deadlines, Type::INT8_ARRAY),
                 (&attempts, Type::INT4_ARRAY),
                 (&payloads, Type::BYTEA_ARRAY),
+                (&metadata, Type::TEXT_ARRAY),
                 (&way.partition, Type::INT4),
             ];
             let staged = connection.query_one(STAGE, &parameters).await?.get::<_, i64>(0);
@@ -399,13 +401,15 @@ impl PostgresStore {
         let died: Vec<i64> = letters.iter().map(|row| row.get(2)).collect();
         let attempts: Vec<i32> = letters.iter().map(|row| row.get(3)).collect();
         let payloads: Vec<&[u8]> = letters.iter().map(|row| row.get(4)).collect();
+        let metadata: Vec<&str> = letters.iter().map(|row| row.get(5)).collect();
         self.while_it_comes(way, token, async |connection| {
-            let parameters: [Parameter<'_>; 5] = [
+            let parameters: [Parameter<'_>; 6] = [
                 (&names, Type::TEXT_ARRAY),
                 (&deadlines, Type::INT8_ARRAY),
                 (&died, Type::INT8_ARRAY),
                 (&attempts, Type::INT4_ARRAY),
                 (&payloads, Type::BYTEA_ARRAY),
+                (&metadata, Type::TEXT_ARRAY),
             ];
             connection.query(STAGE_DEAD, &parameters).await?;
             Ok(())
@@ -554,39 +558,43 @@ const REMOVE_DEAD: &str = "delete from tickwheel_dead where name = any(array(
      returning name";
 /// So many bytes at most. What has no room has no payload, and is in the next.
 const PAGE: &str = "select partition, deadline, name, number, attempt,
-       case when sum(octet_length(payload)) over (order by deadline, name rows unbounded preceding)
-         - octet_length(payload) < 1048576 then payload end
-     from (select * from tickwheel_due d
-       where partition = $1 and (deadline, name) > ($2, $3)
-         and not exists (select from tickwheel_broken b where b.number = d.number)
-       order by deadline, name limit $4) due
+       case when fits then payload end, case when fits then metadata end
+     from (select *, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+         order by deadline, name rows between unbounded preceding and 1 preceding), 0) < 1048576
+         as fits
+       from (select * from tickwheel_due d
+         where partition = $1 and (deadline, name) > ($2, $3)
+           and not exists (select from tickwheel_broken b where b.number = d.number)
+         order by deadline, name limit $4) due) page
      order by deadline, name";
 const COUNT_CHANGED: &str =
     "select count(*) from tickwheel_changed where partition = $1 and moves = $2";
 const TAKE_CHANGED: &str = "delete from tickwheel_changed where ctid = any(array(
        select ctid from tickwheel_changed where partition = $1 and moves = $2 limit $3))
      returning name";
-const CHANGED: &str = "select partition, deadline, name, number, attempt, payload
+const CHANGED: &str = "select partition, deadline, name, number, attempt, payload, metadata
      from tickwheel_due d where name = any($1) and partition = $2
        and not exists (select from tickwheel_broken b where b.number = d.number)";
 const UNSTAGE: &str = "delete from tickwheel_due
      where name = any($1) and name <> all($2) and partition = $3";
 const STAGE: &str = "with staged as (
-       insert into tickwheel_due as due (name, deadline, attempt, payload)
-       select * from unnest($1::text[], $2::bigint[], $3::int[], $4::bytea[])
-         u(name, deadline, attempt, payload)
+       insert into tickwheel_due as due (name, deadline, attempt, payload, metadata)
+       select * from unnest($1::text[], $2::bigint[], $3::int[], $4::bytea[], $5::text[])
+         u(name, deadline, attempt, payload, metadata)
        order by u.name collate \"C\"
        on conflict (name) do update set deadline = excluded.deadline, attempt = excluded.attempt,
-         payload = excluded.payload, number = excluded.number, put_by = excluded.put_by
+         payload = excluded.payload, metadata = excluded.metadata, number = excluded.number,
+         put_by = excluded.put_by
        returning due.*)
-     select count(*) from staged join unnest($1::text[], $2::bigint[], $4::bytea[])
-         u(name, deadline, payload)
+     select count(*) from staged join unnest($1::text[], $2::bigint[], $4::bytea[], $5::text[])
+         u(name, deadline, payload, metadata)
        on staged.name = u.name collate \"C\" and staged.deadline = u.deadline
-         and staged.payload = u.payload
-     where staged.partition = $5";
+         and staged.payload = u.payload and staged.metadata = u.metadata
+     where staged.partition = $6";
 const DEAD: &str = "select name, died from tickwheel_dead
      where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 order by name";
-const READ_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
+const READ_DEAD: &str =
+    "select name, deadline, died, attempt, payload, metadata from tickwheel_dead
      where name = any($1) order by name";
 const UNSTAGE_DEAD: &str = "delete from tickwheel_dead dead
      where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 and not exists (
@@ -594,8 +602,10 @@ const UNSTAGE_DEAD: &str = "delete from tickwheel_dead dead
        where u.name = dead.name and u.died = dead.died)";
 const MISSING_DEAD: &str = "select name from unnest($1::text[]) name
      where not exists (select from tickwheel_dead dead where dead.name = name.name)";
-const STAGE_DEAD: &str = "insert into tickwheel_dead (name, deadline, died, attempt, payload)
-     select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::int[], $5::bytea[])
+const STAGE_DEAD: &str = "insert into tickwheel_dead
+       (name, deadline, died, attempt, payload, metadata)
+     select * from unnest(
+       $1::text[], $2::bigint[], $3::bigint[], $4::int[], $5::bytea[], $6::text[])
      on conflict (name) do nothing";
 
 /// Timeouts that are copied at once, while others go on.
