@@ -52,7 +52,7 @@ impl<'a> From<&'a Vec<u8>> for Content<'a> {
 }
 
 /// Payload and metadata.
-impl<'a, P: Into<Content<'a>>> From<(P, &'a str)> for Content<'a> {
+impl<'a, P: Into<Self>> From<(P, &'a str)> for Content<'a> {
     fn from((payload, metadata): (P, &'a str)) -> Self {
         Self { metadata, ..payload.into() }
     }

@@ -122,9 +122,10 @@ fn a_moved_partition_is_as_it_was_and_comes_at_its_new_place_alone() {
             let attempt = came.attempt();
             assert_eq!(due.remove(came.name()), Some(attempt), "{came:?}");
             assert_eq!(came.payload(), came.name().as_bytes());
-            let is_even = (attempt - 1) % 2 == 0;
-            let metadata = if is_even { format!("of {}", came.name()) } else { String::new() };
-            assert_eq!(came.metadata(), metadata);
+            match attempt % 2 {
+                1 => assert_eq!(came.metadata(), format!("of {}", came.name())),
+                _ => assert_eq!(came.metadata(), ""),
+            }
             came.ack();
         }
         assert!(worker.try_recv().unwrap().is_none());
