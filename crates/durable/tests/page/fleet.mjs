@@ -51,7 +51,7 @@ if ((await letters.count()) !== 10) wrong.push("the letters are still there");
 const pending = await second(page).locator(".pending").textContent();
 await ask("stop");
 await second(page).getByText("No answer, seen ").waitFor();
-await page.locator("#faults", { hasText: "cannot connect" }).waitFor();
+await page.locator("#faults", { hasText: ": cannot " }).waitFor();
 await page.getByText("1 of 2 databases does not answer: these figures are the others'.").waitFor();
 await page.locator("#faults", { hasText: "partitions 32-63: gone to" }).waitFor();
 if ((await second(page).locator(".pending").textContent()) !== pending) {

@@ -126,16 +126,25 @@ fn open(places: &[Place]) -> Result<Vec<Option<Opened>>, Failure> {
         });
         return Err(Failure::Input(failures.collect::<Vec<_>>().join("; ")));
     }
-    let mut opened: Vec<Option<Opened>> = opened.into_iter().map(Result::ok).collect();
+    let opened: Vec<Option<Opened>> = opened.into_iter().map(Result::ok).collect();
     #[cfg(feature = "postgres")]
-    {
-        let homes = places.iter().zip(&mut opened).filter_map(|(place, opened)| {
-            Some((place.to_string(), opened.as_mut()?.homes().ok()??))
-        });
-        let homes: Vec<_> = homes.collect();
-        let homes: Vec<_> = homes.iter().map(|(name, homes)| (name.clone(), homes)).collect();
-        crate::fleet::refuse_twice(&homes)?;
-    }
+    let opened = each_once(places, opened)?;
+    Ok(opened)
+}
+
+/// Refuses a database that is there under two names.
+#[cfg(feature = "postgres")]
+fn each_once(
+    places: &[Place],
+    mut opened: Vec<Option<Opened>>,
+) -> Result<Vec<Option<Opened>>, Failure> {
+    let homes = places
+        .iter()
+        .zip(&mut opened)
+        .filter_map(|(place, opened)| Some((place.to_string(), opened.as_mut()?.homes().ok()??)));
+    let homes: Vec<_> = homes.collect();
+    let homes: Vec<_> = homes.iter().map(|(name, homes)| (name.clone(), homes)).collect();
+    crate::fleet::refuse_twice(&homes)?;
     Ok(opened)
 }
 
