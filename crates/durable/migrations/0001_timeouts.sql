@@ -24,7 +24,9 @@ create table tickwheel_due (
     attempt int not null default 0,
     -- The transaction that put it. What was not visible at an earlier look is found by this.
     put_by xid8 not null default pg_current_xact_id(),
-    payload bytea not null check (octet_length(payload) <= 65536)
+    payload bytea not null check (octet_length(payload) <= 65536),
+    -- A text beside the payload, for whoever does not know what that means.
+    metadata text not null default '' check (octet_length(metadata) <= 1024)
 ) with (
     -- Rows come and go: what is dead must be found soon, and at its own pace.
     autovacuum_vacuum_scale_factor = 0.02,
@@ -66,7 +68,8 @@ create table tickwheel_broken (
     reason text not null,
     -- Null if it cannot be read. Then the row of this number is still there, with the last of all
     -- deadlines, because it may be that it cannot be deleted either.
-    payload bytea
+    payload bytea,
+    metadata bytea
 );
 
 -- What was handed out as often as it may be, and not acked.
@@ -76,7 +79,8 @@ create table tickwheel_dead (
     deadline bigint not null,
     died bigint not null,
     attempt int not null,
-    payload bytea not null
+    payload bytea not null,
+    metadata text not null default ''
 );
 
 create sequence tickwheel_worker_number;
@@ -113,7 +117,7 @@ create table tickwheel_partition (
 insert into tickwheel_partition (partition) select generate_series(0, 63);
 
 -- Puts timeouts of different names, each in the place of the one that has its name.
-create function tickwheel_put(names text[], deadlines bigint[], payloads bytea[])
+create function tickwheel_put(names text[], deadlines bigint[], payloads bytea[], texts text[])
 returns table (name text, number bigint, is_new boolean, partition int)
 language plpgsql as $$
 #variable_conflict use_column
@@ -122,16 +126,18 @@ declare
 begin
     return query
     with put as (
-        insert into tickwheel_due as due (name, deadline, payload)
-        select * from unnest(names, deadlines, payloads) u(name, deadline, payload)
+        insert into tickwheel_due as due (name, deadline, payload, metadata)
+        select * from unnest(names, deadlines, payloads, texts) u(name, deadline, payload, metadata)
         order by u.name collate "C"
         on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
-            number = excluded.number, attempt = 0, put_by = excluded.put_by
+            metadata = excluded.metadata, number = excluded.number, attempt = 0,
+            put_by = excluded.put_by
         returning due.*, due.xmax = 0 as is_new)
     select put.name, put.number, put.is_new, put.partition
-    from put join unnest(names, deadlines, payloads) u(name, deadline, payload)
+    from put join unnest(names, deadlines, payloads, texts) u(name, deadline, payload, metadata)
         on put.name = u.name collate "C" and put.deadline = u.deadline
-            and put.payload is not distinct from u.payload;
+            and put.payload is not distinct from u.payload
+            and put.metadata is not distinct from u.metadata;
     get diagnostics count = row_count;
     if count < cardinality(names) then
         raise exception 'a trigger has skipped or changed a timeout';
@@ -144,13 +150,14 @@ $$;
 --
 --     select tickwheel_schedule('order-17/payment', now() + interval '30 minutes', 'eur 20')
 --
--- A NULL is refused.
-create function tickwheel_schedule(name text, at timestamptz, payload bytea) returns boolean
+-- Metadata may follow. A NULL is refused.
+create function tickwheel_schedule(name text, at timestamptz, payload bytea,
+    metadata text default '') returns boolean
 language sql as $$
     select is_new from tickwheel_put(array[$1], array[
         case when $2 = 'infinity' then 9223372036854775807
             when $2 is not null then greatest(0, ceil(extract(epoch from $2) * 1000))::bigint end
-        ], array[$3])
+        ], array[$3], array[$4])
 $$;
 
 -- Cancels a timeout in the transaction of the caller, and tells whether it was there.
@@ -187,10 +194,10 @@ begin
         where due.ctid = place.row and due.number = u.number
         returning due.*
     loop
-        insert into tickwheel_dead as dead (name, deadline, died, attempt, payload)
-        values (gone.name, gone.deadline, $3, gone.attempt, gone.payload)
+        insert into tickwheel_dead as dead (name, deadline, died, attempt, payload, metadata)
+        values (gone.name, gone.deadline, $3, gone.attempt, gone.payload, gone.metadata)
         on conflict (name) do update set deadline = excluded.deadline, died = excluded.died,
-            attempt = excluded.attempt, payload = excluded.payload;
+            attempt = excluded.attempt, payload = excluded.payload, metadata = excluded.metadata;
         if not found then
             raise exception 'a trigger has skipped a dead letter';
         end if;
@@ -204,7 +211,7 @@ $$;
 -- has the name; and tells whether there was a dead letter, and the new timeout. An operator who may
 -- not put others may do this.
 create function tickwheel_revive(name text, at bigint default null)
-returns table (was_dead boolean, number bigint, partition int, payload bytea)
+returns table (was_dead boolean, number bigint, partition int, payload bytea, metadata text)
 language plpgsql security definer as $$
 #variable_conflict use_column
 declare
@@ -212,19 +219,20 @@ declare
 begin
     select * into letter from tickwheel_dead dead where dead.name = $1 collate "C" for update;
     if not found then
-        return query select false, null::bigint, null::int, null::bytea;
+        return query select false, null::bigint, null::int, null::bytea, null::text;
         return;
     end if;
     return query
-    insert into tickwheel_due as due (name, deadline, payload)
+    insert into tickwheel_due as due (name, deadline, payload, metadata)
     values (letter.name,
-        coalesce($2, ceil(extract(epoch from clock_timestamp()) * 1000)::bigint), letter.payload)
+        coalesce($2, ceil(extract(epoch from clock_timestamp()) * 1000)::bigint), letter.payload,
+        letter.metadata)
     on conflict (name) do nothing
-    returning true, due.number, due.partition, due.payload;
+    returning true, due.number, due.partition, due.payload, due.metadata;
     if found then
         delete from tickwheel_dead dead where dead.name = letter.name;
     else
-        return query select true, null::bigint, null::int, null::bytea;
+        return query select true, null::bigint, null::int, null::bytea, null::text;
     end if;
 end
 $$;
@@ -242,7 +250,8 @@ declare
     why text;
 begin
     for place in
-        select due.row, due.deadline, due.number, octet_length(due.payload) as size
+        select due.row, due.deadline, due.number,
+            octet_length(due.payload) + octet_length(due.metadata) as size
         from unnest(partitions, deadlines, names, lasts) u(partition, deadline, name, last)
         cross join lateral (
             select d.ctid as row, d.* from tickwheel_due d
@@ -257,8 +266,8 @@ begin
         begin
             raw := (select convert_to(due.name, 'SQL_ASCII') from tickwheel_due due
                 where due.ctid = place.row);
-            perform convert_to(due.name, 'UTF8'), md5(due.payload) from tickwheel_due due
-                where due.ctid = place.row;
+            perform convert_to(due.name, 'UTF8'), md5(due.payload), convert_to(due.metadata, 'UTF8')
+                from tickwheel_due due where due.ctid = place.row;
             continue;
         exception when others then
             -- The server lacks something: the row may be sound.
@@ -268,8 +277,10 @@ begin
             why := sqlerrm;
         end;
         begin
-            insert into tickwheel_broken (number, name, deadline, reason, payload)
-            select place.number, raw, place.deadline, why, due.payload from tickwheel_due due
+            insert into tickwheel_broken (number, name, deadline, reason, payload, metadata)
+            select place.number, raw, place.deadline, why, due.payload,
+                convert_to(due.metadata, 'SQL_ASCII')
+            from tickwheel_due due
             where due.ctid = place.row and due.number = place.number;
             delete from tickwheel_due due
             where due.ctid = place.row and due.number = place.number;
@@ -290,8 +301,8 @@ declare
     function text;
 begin
     foreach function in array array['tickwheel_put_now()',
-        'tickwheel_put(text[], bigint[], bytea[])',
-        'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
+        'tickwheel_put(text[], bigint[], bytea[], text[])',
+        'tickwheel_schedule(text, timestamptz, bytea, text)', 'tickwheel_cancel(text)',
         'tickwheel_bury(text[], bigint[], bigint)', 'tickwheel_revive(text, bigint)',
         'tickwheel_set_aside(int[], bigint[], text[], bigint[], bigint, bigint, bigint[])']
     loop
@@ -302,5 +313,5 @@ end
 $$;
 revoke execute on function tickwheel_revive(text, bigint) from public;
 -- The join in it is one of as many as are put, and their payloads have room in memory.
-alter function tickwheel_put(text[], bigint[], bytea[]) set enable_hashjoin = on;
-alter function tickwheel_put(text[], bigint[], bytea[]) set work_mem = '8MB';
+alter function tickwheel_put(text[], bigint[], bytea[], text[]) set enable_hashjoin = on;
+alter function tickwheel_put(text[], bigint[], bytea[], text[]) set work_mem = '8MB';

@@ -1,7 +1,6 @@
--- What a fleet of databases needs: each knows which partitions it has, and where the others are;
--- and metadata beside payloads. `DurableTimer::connect` runs this after 0001_timeouts.sql, also in a
--- database that has that already. Workers of the version before go on; the format stays 1 until the
--- database joins a fleet.
+-- What a fleet of databases needs: each knows which partitions it has, and where the others are.
+-- `DurableTimer::connect` runs this after 0001_timeouts.sql, also in a database that has that
+-- already. Workers of the version before go on; the format stays 1 until the database joins a fleet.
 
 -- Tells this database from others.
 alter table tickwheel_meta add column id uuid not null default gen_random_uuid();
@@ -34,15 +33,6 @@ create table tickwheel_place (
 
 -- The version of the worker: one of format 1 knows nothing of fleets.
 alter table tickwheel_worker add column format int not null default 1;
-
--- A text beside the payload, for whoever does not know what that means. Rows that are there have
--- none, so no check reads them.
-alter table tickwheel_due
-    add column metadata text not null default '',
-    add constraint tickwheel_due_metadata_check check (octet_length(metadata) <= 1024) not valid;
-alter table tickwheel_dead add column metadata text not null default '';
--- Null if it cannot be read, as the payload.
-alter table tickwheel_broken add column metadata bytea;
 
 -- Is called when the database joins a fleet. A sequence, because a transaction sees that at once,
 -- whatever it saw before.
@@ -134,8 +124,9 @@ begin
 end
 $$;
 
--- As before, but with metadata, and not in the partitions that others have.
-create function tickwheel_put(names text[], deadlines bigint[], payloads bytea[], texts text[])
+-- As before, but for the partitions that others have.
+create or replace function tickwheel_put(names text[], deadlines bigint[], payloads bytea[],
+    texts text[])
 returns table (name text, number bigint, is_new boolean, partition int)
 language plpgsql as $$
 #variable_conflict use_column
@@ -164,25 +155,6 @@ begin
 end
 $$;
 
--- For workers and callers of the version before, and for `tickwheel_schedule` without metadata.
-create or replace function tickwheel_put(names text[], deadlines bigint[], payloads bytea[])
-returns table (name text, number bigint, is_new boolean, partition int)
-language sql as $$
-    select * from tickwheel_put($1, $2, $3, array_fill(''::text, array[cardinality($1)]))
-$$;
-
--- With metadata:
---
---     select tickwheel_schedule('order-17/payment', now() + interval '30 minutes', 'eur 20', 'shop 3')
-create function tickwheel_schedule(name text, at timestamptz, payload bytea, metadata text)
-returns boolean
-language sql as $$
-    select is_new from tickwheel_put(array[$1], array[
-        case when $2 = 'infinity' then 9223372036854775807
-            when $2 is not null then greatest(0, ceil(extract(epoch from $2) * 1000))::bigint end
-        ], array[$3], array[$4])
-$$;
-
 create or replace function tickwheel_cancel(name text) returns boolean
 language plpgsql as $$
 begin
@@ -202,7 +174,7 @@ end
 $$;
 
 create or replace function tickwheel_revive(name text, at bigint default null)
-returns table (was_dead boolean, number bigint, partition int, payload bytea)
+returns table (was_dead boolean, number bigint, partition int, payload bytea, metadata text)
 language plpgsql security definer as $$
 #variable_conflict use_column
 declare
@@ -212,7 +184,7 @@ begin
     select * into letter from tickwheel_dead dead where dead.name = $1 collate "C" for update;
     if not found then
         perform tickwheel_check_home(array[$1]);
-        return query select false, null::bigint, null::int, null::bytea;
+        return query select false, null::bigint, null::int, null::bytea, null::text;
         return;
     end if;
     return query
@@ -221,99 +193,13 @@ begin
         coalesce($2, ceil(extract(epoch from clock_timestamp()) * 1000)::bigint), letter.payload,
         letter.metadata)
     on conflict (name) do nothing
-    returning true, due.number, due.partition, due.payload;
+    returning true, due.number, due.partition, due.payload, due.metadata;
     if found then
         delete from tickwheel_dead dead where dead.name = letter.name;
     else
-        return query select true, null::bigint, null::int, null::bytea;
+        return query select true, null::bigint, null::int, null::bytea, null::text;
     end if;
     perform tickwheel_check_home(array[$1]);
-end
-$$;
-
--- As before, but with metadata; and so is the next.
-create or replace function tickwheel_bury(names text[], numbers bigint[], died bigint)
-returns table (number bigint)
-language plpgsql as $$
-#variable_conflict use_column
-declare
-    gone record;
-begin
-    for gone in
-        delete from tickwheel_due due using unnest(names, numbers) u(name, number)
-        cross join lateral (
-            select d.ctid as row from tickwheel_due d
-            where d.name >= u.name and d.name <= u.name and d.number = u.number
-            order by d.name limit 1) place
-        where due.ctid = place.row and due.number = u.number
-        returning due.*
-    loop
-        insert into tickwheel_dead as dead (name, deadline, died, attempt, payload, metadata)
-        values (gone.name, gone.deadline, $3, gone.attempt, gone.payload, gone.metadata)
-        on conflict (name) do update set deadline = excluded.deadline, died = excluded.died,
-            attempt = excluded.attempt, payload = excluded.payload, metadata = excluded.metadata;
-        if not found then
-            raise exception 'a trigger has skipped a dead letter';
-        end if;
-        number := gone.number;
-        return next;
-    end loop;
-end
-$$;
-
-create or replace function tickwheel_set_aside(partitions int[], deadlines bigint[], names text[],
-    lasts bigint[], most bigint, bytes bigint, numbers bigint[])
-returns table (name bytea, deadline bigint)
-language plpgsql as $$
-#variable_conflict use_column
-declare
-    place record;
-    raw bytea;
-    why text;
-begin
-    for place in
-        select due.row, due.deadline, due.number,
-            octet_length(due.payload) + octet_length(due.metadata) as size
-        from unnest(partitions, deadlines, names, lasts) u(partition, deadline, name, last)
-        cross join lateral (
-            select d.ctid as row, d.* from tickwheel_due d
-            where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
-                and d.deadline <= u.last and (numbers is null or d.number = any(numbers))
-                and not exists (select from tickwheel_broken b where b.number = d.number)
-            order by d.deadline, d.name limit most) due
-    loop
-        exit when bytes <= 0;
-        bytes := bytes - place.size;
-        raw := '';
-        begin
-            raw := (select convert_to(due.name, 'SQL_ASCII') from tickwheel_due due
-                where due.ctid = place.row);
-            perform convert_to(due.name, 'UTF8'), md5(due.payload), convert_to(due.metadata, 'UTF8')
-                from tickwheel_due due where due.ctid = place.row;
-            continue;
-        exception when others then
-            -- The server lacks something: the row may be sound.
-            if sqlstate like '53%' then
-                raise;
-            end if;
-            why := sqlerrm;
-        end;
-        begin
-            insert into tickwheel_broken (number, name, deadline, reason, payload, metadata)
-            select place.number, raw, place.deadline, why, due.payload,
-                convert_to(due.metadata, 'SQL_ASCII')
-            from tickwheel_due due
-            where due.ctid = place.row and due.number = place.number;
-            delete from tickwheel_due due
-            where due.ctid = place.row and due.number = place.number;
-        exception when others then
-            insert into tickwheel_broken (number, name, deadline, reason)
-            values (place.number, raw, place.deadline, why);
-            update tickwheel_due due set deadline = 9223372036854775807
-            where due.ctid = place.row and due.number = place.number;
-        end;
-        return query select raw, place.deadline;
-    end loop;
 end
 $$;
 
@@ -323,20 +209,14 @@ declare
     function text;
 begin
     foreach function in array array['tickwheel_note_change()', 'tickwheel_check_home(text[])',
-        'tickwheel_put(text[], bigint[], bytea[], text[])',
-        'tickwheel_put(text[], bigint[], bytea[])',
-        'tickwheel_schedule(text, timestamptz, bytea, text)', 'tickwheel_cancel(text)',
-        'tickwheel_bury(text[], bigint[], bigint)', 'tickwheel_revive(text, bigint)',
-        'tickwheel_set_aside(int[], bigint[], text[], bigint[], bigint, bigint, bigint[])']
+        'tickwheel_put(text[], bigint[], bytea[], text[])', 'tickwheel_cancel(text)',
+        'tickwheel_revive(text, bigint)']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', function,
             current_schema());
+        execute format('alter function %s set tickwheel.format = 2', function);
     end loop;
 end
 $$;
--- These look where the partition is.
-alter function tickwheel_put(text[], bigint[], bytea[], text[]) set tickwheel.format = 2;
-alter function tickwheel_cancel(text) set tickwheel.format = 2;
-alter function tickwheel_revive(text, bigint) set tickwheel.format = 2;
 alter function tickwheel_put(text[], bigint[], bytea[], text[]) set enable_hashjoin = on;
 alter function tickwheel_put(text[], bigint[], bytea[], text[]) set work_mem = '8MB';

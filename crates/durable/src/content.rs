@@ -33,27 +33,15 @@ impl Content<'_> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Content<'a> {
-    fn from(payload: &'a [u8]) -> Self {
-        Self { payload, metadata: "" }
-    }
-}
-
-impl<'a, const N: usize> From<&'a [u8; N]> for Content<'a> {
-    fn from(payload: &'a [u8; N]) -> Self {
-        Self { payload, metadata: "" }
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Content<'a> {
-    fn from(payload: &'a Vec<u8>) -> Self {
-        Self { payload, metadata: "" }
+impl<'a, P: AsRef<[u8]> + ?Sized> From<&'a P> for Content<'a> {
+    fn from(payload: &'a P) -> Self {
+        Self { payload: payload.as_ref(), metadata: "" }
     }
 }
 
 /// Payload and metadata.
-impl<'a, P: Into<Self>> From<(P, &'a str)> for Content<'a> {
-    fn from((payload, metadata): (P, &'a str)) -> Self {
-        Self { metadata, ..payload.into() }
+impl<'a, P: AsRef<[u8]> + ?Sized, M: AsRef<str> + ?Sized> From<(&'a P, &'a M)> for Content<'a> {
+    fn from((payload, metadata): (&'a P, &'a M)) -> Self {
+        Self { payload: payload.as_ref(), metadata: metadata.as_ref() }
     }
 }

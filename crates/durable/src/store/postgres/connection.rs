@@ -257,7 +257,7 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 }
 
 /// Whether somebody else has locked it, who may not have its row but another.
-pub(super) fn is_locked(error: &Error) -> bool {
+fn is_locked(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::connection::{Connection, is_locked};
+use super::connection::Connection;
 use crate::Error;
 
 /// Makes the tables where they are missing, if `makes`, and brings older ones to this version; in
@@ -96,26 +95,10 @@ pub(super) async fn set_up(
         }
         connection.execute(ALONE).await.map_err(failed)?;
         if !knows_fleets().await? {
-            upgrade(connection).await.map_err(|error| Error::store(doing, error))?;
+            connection.execute(FLEET).await.map_err(|error| Error::store(doing, error))?;
         }
     }
     connection.end().await.map_err(failed)
-}
-
-/// Upgrades the tables. Older workers wait behind each try to lock them, so a try is short.
-async fn upgrade(connection: &Connection) -> Result<(), tokio_postgres::Error> {
-    let mut tries = 1;
-    loop {
-        connection.execute("savepoint upgrade; set local lock_timeout = 100").await?;
-        match connection.execute(FLEET).await {
-            Err(error) if is_locked(&error) && tries < TRIES => {
-                connection.execute("rollback to upgrade").await?;
-                tokio::time::sleep(PAUSE).await;
-                tries += 1;
-            }
-            done => return done,
-        }
-    }
 }
 
 /// The statements that make the tables, to be run by hand where a program may not.
@@ -131,9 +114,6 @@ const FORMAT: i32 = 2;
 
 /// That of a database that is in no fleet, which older workers know too.
 const ALONE_FORMAT: i32 = 1;
-
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Any number, the same for all: two workers may find the tables missing at once.
 const ALONE: &str = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
