@@ -10,10 +10,20 @@ async function ask(what) {
   await answers.next();
 }
 
+// Looks again while one is taken for silent, as on a busy machine.
+async function readAll(page) {
+  while (await page.locator("#pending .told, #dead .told", { hasText: "Not all." }).count()) {
+    await page.waitForTimeout(1000);
+    for (const list of ["#dead", "#pending"]) await page.locator(`${list} form button`).click();
+  }
+}
+
 const second = (page) => page.locator("#databases tbody tr").nth(1);
 
 await look("fleet", async (page, say) => {
   await page.getByText("Live.", { exact: true }).waitFor();
+  await page.locator("#pending tbody tr").first().waitFor();
+  await readAll(page);
   await page.getByText("order 1", { exact: true }).waitFor();
   await page.locator("#dead tbody tr").nth(11).waitFor();
   for (const text of ["0-31", "32-63"]) {
@@ -31,6 +41,8 @@ await look("fleet", async (page, say) => {
 // By keyboard: a letter of each database.
 const page = await open();
 const letters = page.locator("#dead tbody tr");
+await letters.first().waitFor();
+await readAll(page);
 await letters.nth(11).waitFor();
 const names = await letters.evaluateAll((rows) => rows.map((row) =>
   [row.querySelector(".database").textContent, row.querySelector(".name").textContent]));
