@@ -43,8 +43,16 @@ impl Map {
 
     /// Puts an answer in the place of an older one.
     pub(super) fn put(&mut self, at: usize, reading: Reading) {
-        self.readings[at] = Some(reading);
-        self.routes = (0..PARTITIONS).map(|partition| route(&self.readings, partition)).collect();
+        let homes = Arc::clone(&reading.homes);
+        let before = self.readings[at].replace(reading);
+        let before = before.filter(|before| before.homes.id == homes.id);
+        for (partition, route) in self.routes.iter_mut().enumerate() {
+            // Nearly every answer says the same as the one before.
+            let said = before.as_ref().map(|before| before.homes.partitions.get(partition));
+            if said != Some(homes.partitions.get(partition)) {
+                *route = find(&self.readings, partition);
+            }
+        }
     }
 
     /// Returns where the partition is.
@@ -73,17 +81,18 @@ impl Map {
     /// each the answer of the database that it left.
     pub(super) fn cut_off(&self, at: usize) -> Vec<(u32, Arc<Homes>)> {
         let Some(Reading { homes, .. }) = &self.readings[at] else { return Vec::new() };
-        let coming = (0..).zip(&homes.partitions).filter_map(|(partition, to)| {
+        let coming = (0..).zip(&homes.partitions);
+        let coming = coming.filter(|(_, to)| to.state == HomeState::Coming);
+        let cut_off = coming.filter_map(|(partition, to)| {
             let from = &self.readings[self.position(to.other?)?].as_ref()?.homes;
             let left = from.partitions.get(partition as usize)?;
             // An answer from before an earlier move there has no more moves than are known here.
-            let is_over = to.state == HomeState::Coming
-                && left.state == HomeState::Gone
+            let is_over = left.state == HomeState::Gone
                 && left.other == Some(homes.id)
                 && to.moves < left.moves;
             is_over.then(|| (partition, Arc::clone(from)))
         });
-        coming.collect()
+        cut_off.collect()
     }
 
     fn position(&self, id: DatabaseId) -> Option<usize> {
@@ -96,7 +105,7 @@ impl Map {
 /// Each move has a number, greater than that of the move before, which both databases know: the one
 /// that the partition left, and the one that it came to. So what has the greatest number is the
 /// newest, whichever answer is older.
-fn route(readings: &[Option<Reading>], partition: usize) -> Route {
+fn find(readings: &[Option<Reading>], partition: usize) -> Route {
     let homes = || {
         let homes = (0..readings.len()).map(|at| (at, home(readings, at, partition)));
         homes.filter_map(|(at, home)| home.map(|home| (at, home)))
@@ -150,20 +159,27 @@ fn position(readings: &[Option<Reading>], id: DatabaseId) -> Option<usize> {
     readings.iter().position(|reading| reading.as_ref().is_some_and(|it| it.homes.id == id))
 }
 
-/// Returns a partition that both databases have, though no move can have been between their answers:
-/// they are not of one fleet.
-pub(super) fn contradiction(a: &Reading, b: &Reading) -> Option<u32> {
-    let homes = a.homes.partitions.iter().zip(&b.homes.partitions);
-    let mut both = (0..).zip(homes).filter(|(_, (a, b))| a.state.is_here() && b.state.is_here());
-    let both = both.find(|(_, (of_a, of_b))| {
-        let (fewer, more) = match of_a.moves < of_b.moves {
-            true => (a, b),
-            false => (b, a),
-        };
-        // Who answers later, and has it, knows of more moves.
-        of_a.moves == of_b.moves || more.ended < fewer.began
-    });
-    both.map(|(partition, _)| partition)
+/// Returns the partitions that a database has, by its answer.
+pub(super) fn here(reading: &Reading) -> Vec<usize> {
+    let homes = reading.homes.partitions.iter().enumerate();
+    homes.filter(|(_, home)| home.state.is_here()).map(|(partition, _)| partition).collect()
+}
+
+/// Returns one of these partitions, which the first database has, if the second one has it too,
+/// though no move can have been between their answers: they are not of one fleet.
+pub(super) fn contradiction(here: &[usize], a: &Reading, b: &Reading) -> Option<usize> {
+    here.iter().copied().find(|&partition| {
+        let of_a = &a.homes.partitions[partition];
+        let of_b = b.homes.partitions.get(partition).filter(|home| home.state.is_here());
+        of_b.is_some_and(|of_b| {
+            let (fewer, more) = match of_a.moves < of_b.moves {
+                true => (a, b),
+                false => (b, a),
+            };
+            // Who answers later, and has it, knows of more moves.
+            of_a.moves == of_b.moves || more.ended < fewer.began
+        })
+    })
 }
 
 /// Returns the partition of a name, as the databases have it.
@@ -296,6 +312,25 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_answer_takes_the_place_of_the_one_before_whatever_differs() {
+        let mut map = Map::new(3);
+        let mut answer = |at: usize, id, said| {
+            map.put(at, read(homes(id, |_| said), Instant::now()));
+            map.route(5)
+        };
+        answer(0, 1, (Here, None, 0));
+        assert_eq!(answer(1, 2, (Gone, Some(1), 0)), Route::At(0));
+        assert_eq!(answer(1, 2, (Gone, Some(1), 0)), Route::At(0));
+        // By its state, by where it went, by the number of the move.
+        assert_eq!(answer(0, 1, (Gone, Some(2), 1)), Route::At(1));
+        assert_eq!(answer(0, 1, (Gone, Some(3), 1)), Route::Beyond(DatabaseId(3)));
+        assert_eq!(answer(1, 2, (Gone, Some(4), 2)), Route::Beyond(DatabaseId(4)));
+        assert_eq!(answer(0, 1, (Gone, Some(3), 3)), Route::Beyond(DatabaseId(3)));
+        // Another database says the same.
+        assert_eq!(answer(1, 3, (Gone, Some(4), 2)), Route::At(1));
+    }
+
+    #[test]
     fn each_partition_is_routed_by_itself() {
         let mut map = Map::new(2);
         let half = |mine: usize, other: u128| {
@@ -334,6 +369,11 @@ pub(super) mod tests {
         let first = Instant::now();
         let [second, at_once] = [first + Duration::from_secs(1), first];
         let here = |id, moves, began| read(homes(id, |_| (Here, None, moves)), began);
+        let contradiction = |a: &Reading, b: &Reading| {
+            let found = contradiction(&super::here(a), a, b);
+            assert_eq!(found.is_some(), contradiction(&super::here(b), b, a).is_some());
+            found
+        };
         assert_eq!(contradiction(&here(1, 0, first), &here(2, 0, second)), Some(0));
         assert_eq!(contradiction(&here(1, 0, second), &here(2, 1, first)), Some(0));
         assert_eq!(contradiction(&here(2, 1, first), &here(1, 0, second)), Some(0));

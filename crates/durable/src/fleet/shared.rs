@@ -9,7 +9,7 @@ use event_listener::{Event, Listener};
 use tickwheel::Clock;
 
 use super::calls::{Calls, PATIENCE};
-use super::map::{Map, Reading, Route, contradiction};
+use super::map::{Map, Reading, Route, contradiction, here};
 use crate::store::postgres::Homes;
 use crate::timer::check_thread;
 use crate::values::lock;
@@ -122,6 +122,7 @@ impl Core {
     /// Refuses a database that was given twice, or is of no fleet with the others.
     fn check_member(&self, map: &Map, at: usize, reading: &Reading) -> Result<(), Error> {
         let place = &self.members[at].place;
+        let here = here(reading);
         for (member, known) in self.members.iter().zip(&map.readings) {
             let other = &member.place;
             let Some(known) = known.as_ref().filter(|_| !std::ptr::eq(place, other)) else {
@@ -131,7 +132,7 @@ impl Core {
                 let why = format!("{other} is the same database: give the URL of each once");
                 return Err(Error::store(format!("use {place}"), why));
             }
-            if let Some(partition) = contradiction(known, reading) {
+            if let Some(partition) = contradiction(&here, reading, known) {
                 return Err(Error::store(
                     format!("use {place} and {other} as one fleet"),
                     format!(
