@@ -41,6 +41,9 @@ pub(super) struct Account {
 pub(super) enum Done {
     Put(usize),
     Cancel,
+    /// What becomes of a dead letter.
+    Revive,
+    Drop,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,9 @@ pub(super) struct Told {
     pub(super) replaced: u64,
     pub(super) refused: u64,
     pub(super) dead: u64,
+    pub(super) revived: u64,
+    pub(super) dropped: u64,
+    pub(super) joined: u64,
     pub(super) moved: u64,
     pub(super) cut_off: u64,
     pub(super) failed_over: u64,
@@ -68,6 +74,9 @@ impl Told {
         self.replaced += other.replaced;
         self.refused += other.refused;
         self.dead += other.dead;
+        self.revived += other.revived;
+        self.dropped += other.dropped;
+        self.joined += other.joined;
         self.moved += other.moved;
         self.cut_off += other.cut_off;
         self.failed_over += other.failed_over;
@@ -76,9 +85,12 @@ impl Told {
     /// Whether all of it happened.
     pub(super) fn has_all(&self) -> bool {
         let Self { put, fired, again, acked, cancelled, replaced, .. } = *self;
-        let Self { refused, dead, moved, cut_off, failed_over, .. } = *self;
-        let calls = [put, fired, again, acked, cancelled, replaced, refused, dead];
-        calls.into_iter().chain([moved, cut_off, failed_over]).all(|count| 0 < count)
+        let Self { refused, dead, revived, dropped, joined, moved, .. } = *self;
+        let Self { cut_off, failed_over, .. } = *self;
+        let calls = [put, fired, again, acked, cancelled, replaced, refused];
+        let letters = [dead, revived, dropped];
+        let fleet = [joined, moved, cut_off, failed_over];
+        [&calls[..], &letters, &fleet].concat().into_iter().all(|count| 0 < count)
     }
 }
 
@@ -141,8 +153,36 @@ impl Account {
         self.expected.remove(&number);
     }
 
+    /// A dead letter is a timeout again, somewhere.
+    pub(super) fn revive(&mut self, number: usize, deadline: u64) {
+        self.told.revived += 1;
+        let timeout = &mut self.timeouts[number];
+        assert!(timeout.is_dead, "it was no dead letter");
+        (timeout.is_dead, timeout.deadline, timeout.times) = (false, deadline, 0);
+        let name = timeout.name.clone();
+        self.letters.remove(&name);
+        let before = self.newest.insert(name, number);
+        let is_lost = before.is_some_and(|before| self.expected.contains(&before));
+        assert!(!is_lost, "a timeout of the name is pending");
+        self.expected.insert(number);
+    }
+
+    /// A dead letter is gone, somewhere.
+    pub(super) fn drop_letter(&mut self, name: &str) {
+        self.told.dropped += 1;
+        assert!(self.letters.remove(name), "there was none");
+    }
+
     /// A caller is told what a call has done.
     pub(super) fn answer(&mut self, name: &Arc<str>, call: Done, found: Option<Found>) {
+        if let Done::Revive | Done::Drop = call {
+            self.told.refused += u64::from(found.is_none());
+            if matches!(call, Done::Revive) && found != Some(Found::Nothing) {
+                // What is pending now is no longer what it was put as.
+                self.last.insert(name.clone(), None);
+            }
+            return;
+        }
         let before = self.last.insert(name.clone(), found.map(|_| call));
         let Some(found) = found else {
             self.told.refused += 1;
@@ -161,14 +201,14 @@ impl Account {
         }
         match call {
             Done::Put(_) => self.told.replaced += u64::from(found == Found::Pending),
-            Done::Cancel => self.told.cancelled += u64::from(found == Found::Pending),
+            _ => self.told.cancelled += u64::from(found == Found::Pending),
         }
         // Otherwise it may be on its way to a consumer, or none is pending.
         if found == Found::Pending {
             let ended = match (before.flatten(), call) {
                 (Some(Done::Put(before)), _) => Some(before),
                 (_, Done::Cancel) => self.newest.get(name).copied(),
-                (_, Done::Put(_)) => None,
+                _ => None,
             };
             if let Some(ended) = ended {
                 self.timeouts[ended].over.get_or_insert("cancelled or moved");
@@ -195,6 +235,13 @@ impl Account {
         timeout.times += 1;
         assert!(self.most.is_none_or(|most| timeout.times <= most), "it came too often");
         self.expected.remove(&number);
+    }
+
+    /// Returns the name of a dead letter that begins with this.
+    pub(super) fn letter(&self, prefix: &str, after: u64) -> Option<Arc<str>> {
+        let letters = self.letters.range(Arc::<str>::from(prefix)..);
+        let mut letters = letters.take_while(|name| name.starts_with(prefix));
+        letters.nth(after as usize).cloned()
     }
 
     pub(super) fn letters(&self) -> usize {

@@ -27,6 +27,8 @@ pub(super) struct Database {
     without: Option<Part>,
     pub(super) tables: Tables,
     homes: Vec<Home>,
+    /// What was said of them last.
+    said: Arc<Homes>,
     owners: Vec<Option<u64>>,
     /// Until then a partition is to be given back, by the clock of the database.
     yields: Vec<u64>,
@@ -47,6 +49,8 @@ pub(super) struct Database {
     pub(super) down_until: u64,
     /// How many servers there were: each is the standby of the one before.
     pub(super) server: u32,
+    /// Whether it is of the fleet. Before, nobody knows it.
+    pub(super) has_joined: bool,
 }
 
 type Note = (u32, u64, Arc<str>);
@@ -89,6 +93,7 @@ impl Database {
             without,
             tables: Tables::by(PARTITIONS, |name, _| partition(name) as u32),
             homes: vec![home; PARTITIONS],
+            said: Arc::new(Homes { id: id(at), places: HashMap::new(), partitions: Vec::new() }),
             owners: vec![None; PARTITIONS],
             yields: vec![0; PARTITIONS],
             workers: BTreeMap::new(),
@@ -100,6 +105,7 @@ impl Database {
             ahead: CLOCK + rng.u64(0..400),
             down_until: 0,
             server: 0,
+            has_joined: at + size.joins < size.databases,
         }
     }
 
@@ -123,10 +129,22 @@ impl Database {
         (home.other, home.moves) = (Some(to), 2);
     }
 
-    pub(super) fn homes(&self) -> Homes {
+    /// Joins the fleet of a database that has answered this.
+    pub(super) fn join(&mut self, map: &Homes) {
+        for (home, other) in self.homes.iter_mut().zip(map.databases()) {
+            home.other = Some(other);
+        }
+        self.has_joined = true;
+    }
+
+    pub(super) fn homes(&mut self) -> Arc<Homes> {
         let epochs = self.homes.iter().zip(&self.tables.epochs);
-        let partitions = epochs.map(|(home, &epoch)| Home { epoch, ..*home }).collect();
-        Homes { id: self.id, places: HashMap::new(), partitions }
+        let homes = epochs.map(|(home, &epoch)| Home { epoch, ..*home });
+        if !homes.clone().eq(self.said.partitions.iter().copied()) {
+            let partitions = homes.collect();
+            self.said = Arc::new(Homes { id: self.id, places: HashMap::new(), partitions });
+        }
+        Arc::clone(&self.said)
     }
 
     pub(super) fn home(&self, partition: u32) -> Home {

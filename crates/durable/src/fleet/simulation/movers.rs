@@ -51,6 +51,25 @@ impl World {
         Ok(())
     }
 
+    /// A new database joins, by what a member has answered some time ago.
+    pub(super) async fn join(self: Rc<Self>, at: usize) {
+        let waits = self.random(self.size.lasts / 3);
+        self.runtime.sleep(waits).await;
+        let party = Party::Mover(0);
+        loop {
+            let member = self.random((self.size.databases - self.size.joins) as u64) as usize;
+            if self.travel(party, member, self.now() + CALL).await.is_err() {
+                continue;
+            }
+            let map = self.at(member, Database::homes);
+            let waits = self.random(self.size.lease);
+            self.runtime.sleep(waits).await;
+            self.at(at, |it| it.join(&map));
+            self.account.borrow_mut().told.joined += 1;
+            return;
+        }
+    }
+
     /// A program puts or cancels by SQL at a database that may not have the name.
     pub(super) async fn program(self: &Rc<Self>, at: usize, cancels: Option<Arc<str>>) {
         if self.travel(Party::Program, at, self.now()).await.is_err() {
@@ -83,7 +102,7 @@ impl World {
                 it.tables.change(&change);
                 match call {
                     Done::Put(number) => self.account.borrow_mut().put(number),
-                    Done::Cancel => self.account.borrow_mut().cancel(&change.name),
+                    _ => self.account.borrow_mut().cancel(&change.name),
                 }
             }
         });
@@ -214,7 +233,7 @@ impl Side for Remote {
     }
 
     async fn homes(&mut self) -> Result<Homes, Error> {
-        self.ask(|it| it.homes()).await
+        Ok((*self.ask(Database::homes).await?).clone())
     }
 
     async fn begin_move(&mut self, way: Way, _: &str, _: Duration) -> Result<Turn<bool>, Error> {

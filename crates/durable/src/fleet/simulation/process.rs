@@ -9,10 +9,10 @@ use std::task::Poll;
 use fastrand::Rng;
 
 use super::account::Done;
-use super::database::CLOCK;
+use super::database::{CLOCK, Database, lock_time};
 use super::world::{Party, World};
 use crate::Error;
-use crate::fleet::map::{Reading, partition};
+use crate::fleet::map::{PARTITIONS, Reading, Route, partition};
 use crate::fleet::shared::Core;
 use crate::keeper::Command;
 use crate::store::Change;
@@ -111,7 +111,8 @@ impl World {
 
     /// Gives the keepers what the client has asked of its timers.
     pub(super) fn deliver(self: &Rc<Self>, process: usize) {
-        if self.size.clients <= process {
+        let is_idle = |client: &Arc<Core>| client.calls.is_idle();
+        if self.processes.borrow()[process].client.as_ref().is_none_or(is_idle) {
             return;
         }
         for at in 0..self.size.databases {
@@ -122,7 +123,7 @@ impl World {
             };
             if !commands.is_empty() {
                 let seat = process * self.size.databases + at;
-                self.seats.borrow_mut()[seat].take_commands(commands);
+                self.seat(seat, |seat| seat.take_commands(commands));
                 self.wake(seat, 0);
             }
         }
@@ -188,7 +189,7 @@ impl World {
     async fn read(self: &Rc<Self>, party: Party, at: usize) -> Result<Reading, Error> {
         let (began, gives_up) = (self.runtime.clock.now(), self.gives_up());
         self.travel(party, at, gives_up).await?;
-        let homes = Arc::new(self.at(at, |it| it.homes()));
+        let homes = self.at(at, Database::homes);
         self.travel(party, at, gives_up).await?;
         Ok(Reading { homes, began, ended: self.runtime.clock.now() })
     }
@@ -199,47 +200,85 @@ impl World {
             let pause = self.random(self.size.asks);
             self.runtime.sleep(pause).await;
             self.goes_on(process).await;
-            let name = self.name(&format!("{process}.{life}"));
+            let prefix = format!("{process}.{life}");
+            let letter = if self.one_in(3) {
+                self.account.borrow().letter(&prefix, self.random(3))
+            } else {
+                None
+            };
+            let is_dead = letter.is_some();
+            let name = letter.unwrap_or_else(|| self.name(&prefix));
+            let place = partition(&name) as u32;
             let (mut calls, began) = (Vec::new(), self.now());
             for _ in 0..=self.random(3) {
                 let (change, call) = match self.random(4) {
+                    0 if is_dead => (Change::drop_dead(&name), Done::Drop),
+                    1 | 2 if is_dead => (Change::revive(&name, 0), Done::Revive),
                     0 => (Change::cancel(&name), Done::Cancel),
                     _ => self.put(&name),
                 };
-                calls.push((call, core.ask(change), Asked::new(self)));
+                calls.push((call, core.ask(change), Asked::new(self, process, place)));
             }
             self.deliver(process);
             let world = Rc::clone(self);
             self.begin(process, async move {
                 for (call, receiver, _asked) in calls {
-                    let found = match receiver {
-                        Ok(receiver) => receiver.await.ok().and_then(Result::ok),
-                        Err(_) => None,
+                    let answered = match receiver {
+                        Ok(receiver) => receiver.await.unwrap_or(Err(Error::Closed)),
+                        Err(error) => Err(error),
                     };
-                    world.note(partition(&name) as u32, world.now() - began);
-                    world.account.borrow_mut().answer(&name, call, found);
+                    if let Err(error @ Error::Elsewhere { .. }) = &answered {
+                        let is_found = world.is_settled.get() && world.reaches(process, place);
+                        assert!(!is_found, "for long it is there, and reached: {error}");
+                    }
+                    world.note(place, world.now() - began);
+                    world.account.borrow_mut().answer(&name, call, answered.ok());
                 }
             });
         }
     }
 
-    /// A client finds all that were moved.
-    pub(super) fn check_client(self: &Rc<Self>, process: usize) {
-        let core = self.processes.borrow()[process].client.clone().expect("it is open");
-        let asked: Vec<_> = (0..self.size.hot)
-            .map(|_| {
-                let name = self.name(&format!("last {process}"));
+    /// Each client is soon answered what it asks of the databases that it reaches, and what it has
+    /// asked, and knows which partitions they have.
+    pub(super) fn check_clients(self: &Rc<Self>) {
+        let mut asked = Vec::new();
+        for place in 0..PARTITIONS as u32 {
+            // As a mover that gives up just before the partition is gone.
+            if let Some(home) = self.has(place) {
+                self.at(home, |it| {
+                    let transaction = it.begin(lock_time(self.size.lease) * 2);
+                    it.lock_out(transaction, place)
+                });
+            }
+        }
+        for process in 0..self.size.clients {
+            let core = self.processes.borrow()[process].client.clone().expect("it is open");
+            for place in (0..PARTITIONS).filter(|place| self.reaches(process, *place as u32)) {
+                let is_there = |name: &Arc<str>| partition(name) == place;
+                let prefix = format!("{process} at {}", self.now());
+                let mut names = (0..).map(|number| format!("{prefix}/{number}").into());
+                let name = names.find(is_there).expect("there is no end");
                 let (change, call) = self.put(&name);
-                (name, call, core.ask(change).expect("it has room"))
-            })
-            .collect();
-        self.deliver(process);
+                asked.push((name, call, core.ask(change).expect("it has room")));
+            }
+            self.deliver(process);
+        }
         self.runtime.run_until(self.now() + EVERY * 3);
         for (name, call, mut receiver) in asked {
             let found = receiver.try_recv().expect("the client is there");
             let found = found.expect("it is answered").expect("it is found");
             self.account.borrow_mut().answer(&name, call, Some(found));
         }
+        for process in 0..self.size.clients {
+            let core = self.processes.borrow()[process].client.clone().expect("it is open");
+            for place in (0..PARTITIONS).filter(|place| self.reaches(process, *place as u32)) {
+                let (route, home) = (lock(&core.map).route(place), self.home(place as u32));
+                assert_eq!(route, Route::At(home), "partition {place}, as process {process} knows");
+            }
+        }
+        let asked = self.asked.borrow();
+        let waits = asked.values().find(|(process, place)| self.reaches(*process, *place));
+        assert_eq!(waits, None, "a call waits of this process and partition");
     }
 
     /// Returns a name in one of the partitions that are moved.
@@ -261,18 +300,22 @@ impl World {
 }
 
 /// A call that has no answer.
-struct Asked(Rc<World>);
+struct Asked {
+    world: Rc<World>,
+    number: u64,
+}
 
 impl Asked {
-    fn new(world: &Rc<World>) -> Self {
-        world.asked.set(world.asked.get() + 1);
-        Self(Rc::clone(world))
+    fn new(world: &Rc<World>, process: usize, partition: u32) -> Self {
+        let number = world.number();
+        world.asked.borrow_mut().insert(number, (process, partition));
+        Self { world: Rc::clone(world), number }
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        self.0.asked.set(self.0.asked.get() - 1);
+        self.world.asked.borrow_mut().remove(&self.number);
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::database::CLOCK;
-use super::world::{Party, World};
+use super::world::{Party, SETTLES, World};
 use crate::Error;
 use crate::fleet::map::PARTITIONS;
 use crate::store::postgres::HomeState;
@@ -17,6 +17,9 @@ impl World {
         self.runtime.spawn(async move { world.programs().await });
         let world = Rc::clone(self);
         self.runtime.spawn(async move { world.troubles().await });
+        for at in self.size.databases - self.size.joins..self.size.databases {
+            self.runtime.spawn(Rc::clone(self).join(at));
+        }
     }
 
     async fn programs(self: &Rc<Self>) {
@@ -115,7 +118,7 @@ impl World {
     }
 
     fn state(&self, at: usize, partition: u32) -> (HomeState, Option<usize>) {
-        let home = self.at(at, |it| it.home(partition));
+        let home = self.databases.borrow()[at].home(partition);
         (home.state, home.other.map(|other| other.0 as usize - 1))
     }
 
@@ -131,16 +134,27 @@ impl World {
         })
     }
 
+    /// Returns the database that has a partition, if it is not between two.
+    pub(super) fn has(&self, partition: u32) -> Option<usize> {
+        let databases = self.databases.borrow();
+        databases.iter().position(|it| it.home(partition).state.is_here())
+    }
+
     /// Returns the database that has a partition, or has it soon.
     pub(super) fn home(&self, partition: u32) -> usize {
-        let mut all = 0..self.size.databases;
-        let here = all.find(|at| self.state(*at, partition).0.is_here());
+        let here = self.has(partition);
         here.unwrap_or_else(|| self.way(partition).expect("it is on its way").1)
     }
 
     /// Ends all that was begun, and looks whether all is as it must be.
     pub(super) fn end(self: &Rc<Self>) {
         self.is_quiet.set(true);
+        self.freeze();
+        self.runtime.run_until(self.now() + SETTLES + self.size.lease);
+        self.move_away();
+        self.is_settled.set(true);
+        self.check_clients();
+        self.is_settled.set(false);
         self.heal();
         // What was refused while a client looked for a home, and what was held for long.
         self.runtime.run_until(self.now() + self.size.lease * 4);
@@ -155,13 +169,43 @@ impl World {
         if let Some(Err(error)) = ended.take() {
             panic!("a mover that is alone does not end the move: {error}");
         }
-        (0..self.size.clients).for_each(|process| self.check_client(process));
+        self.check_clients();
         let last = self.account.borrow().last_deadline().saturating_sub(CLOCK).max(self.now());
-        self.runtime.run_until(last + self.size.lease * 5 + 10_000);
+        let most = last + self.size.lease * 5 + 10_000;
+        let has_rows = || self.databases.borrow().iter().any(|it| 0 < it.tables.len());
+        while self.now() < most && has_rows() {
+            self.runtime.run_until(self.now() + 1_000);
+        }
+        // Nothing comes of which no row is left.
+        self.runtime.run_until(self.now() + self.size.lease);
         self.check_expected(u64::MAX);
-        assert_eq!(self.asked.get(), 0, "calls have no answer");
+        assert!(self.asked.borrow().is_empty(), "calls have no answer");
         self.check_homes();
         self.check_letters();
+    }
+
+    /// What was in databases that some client is cut off from moves to others.
+    fn move_away(self: &Rc<Self>) {
+        let is_cut = |at: &usize| {
+            (0..self.size.clients).any(|process| self.is_cut(Party::Process(process), *at))
+        };
+        let mut movers = Vec::new();
+        for partition in 0..self.size.hot as u32 {
+            let Some(from) = self.has(partition).filter(is_cut) else { continue };
+            let mut others =
+                (1..self.size.databases).map(|turn| (from + turn) % self.size.databases);
+            let Some(to) = others.find(|at| !self.is_down(*at)) else { continue };
+            let world = Rc::clone(self);
+            movers.push(self.runtime.spawn(async move {
+                // There may be another move already, or the database is down.
+                let _ = world.carry(from, to, partition, 0).await;
+            }));
+        }
+        self.runtime.run_until(self.now() + self.size.lease * 2 + SETTLES);
+        for mover in movers {
+            self.runtime.kill(mover);
+        }
+        self.runtime.run_until(self.now() + SETTLES);
     }
 
     /// One mover ends each move, and removes what was left.

@@ -1,7 +1,7 @@
 //! Databases, the processes that work on them, and the network between.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) databases: RefCell<Vec<Database>>,
     pub(super) processes: RefCell<Vec<Process>>,
     /// The keepers of each process, of one database after another.
-    pub(super) seats: RefCell<Vec<Seat>>,
+    seats: RefCell<Vec<Option<Box<Seat>>>>,
     pub(super) account: RefCell<Account>,
     /// Until when one cannot reach a database.
     cuts: RefCell<HashMap<(Party, usize), u64>>,
@@ -36,8 +36,10 @@ pub(super) struct World {
     /// Nothing happens any more.
     pub(super) is_quiet: Cell<bool>,
     next: Cell<u64>,
-    /// How many calls have no answer.
-    pub(super) asked: Cell<u64>,
+    /// The processes and partitions of calls that have no answer.
+    pub(super) asked: RefCell<BTreeMap<u64, (usize, u32)>>,
+    /// Nothing is on its way any more, and no trouble is new.
+    pub(super) is_settled: Cell<bool>,
     /// A database that is down.
     pub(super) down: Cell<Option<usize>>,
     /// How long something has waited at most that has nothing to do with that.
@@ -60,8 +62,9 @@ pub(super) struct Seat {
     /// Never used again.
     pub(super) id: u64,
     handed_out: u64,
-    /// What wakes it earlier is stale.
+    /// When it is to be polled again, and when it is looked whether it is.
     wakes_at: u64,
+    looks_at: u64,
 }
 
 impl Seat {
@@ -76,7 +79,7 @@ impl World {
         let databases = (0..size.databases).map(|at| Database::new(&mut rng, at, size, without));
         let mut databases: Vec<Database> = databases.collect();
         for partition in 0..PARTITIONS {
-            let home = partition % size.databases;
+            let home = partition % (size.databases - size.joins);
             databases[home].begin_with(partition, id(0));
             if home != 0 {
                 databases[0].begin_without(partition, id(home));
@@ -97,15 +100,18 @@ impl World {
             most,
             is_quiet: Cell::new(false),
             next: Cell::new(0),
-            asked: Cell::new(0),
+            asked: RefCell::default(),
+            is_settled: Cell::new(false),
             down: Cell::new(None),
             waited: Cell::new(0),
         });
         for at in 0..size.workers * size.databases {
-            let seat = world.new_seat();
+            let seat = world.works_at(at).then(|| world.new_seat());
+            let works = seat.is_some();
             world.seats.borrow_mut().push(seat);
-            let delay = world.random(500);
-            world.begin_at(at, delay);
+            if works {
+                world.wake(at, world.random(500));
+            }
         }
         world
     }
@@ -149,18 +155,29 @@ impl World {
         }
     }
 
-    fn new_seat(&self) -> Seat {
+    /// Returns a number that was never returned before.
+    pub(super) fn number(&self) -> u64 {
         self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    /// Does this with a process's keeper of a database.
+    pub(super) fn seat<R>(&self, at: usize, act: impl FnOnce(&mut Seat) -> R) -> R {
+        act(self.seats.borrow_mut()[at].as_mut().expect("it works there"))
+    }
+
+    fn new_seat(&self) -> Box<Seat> {
         let mut outbox = Outbox::default();
         outbox.take(0);
         outbox.listeners = 40;
-        Seat {
+        Box::new(Seat {
             keeper: Keeper::new(self.config()),
             outbox,
-            id: self.next.get(),
+            id: self.number(),
             handed_out: 0,
             wakes_at: 0,
-        }
+            looks_at: u64::MAX,
+        })
     }
 
     /// A process dies, and another begins in its place.
@@ -171,11 +188,14 @@ impl World {
         }
         for at in 0..self.size.databases {
             let seat = process * self.size.databases + at;
+            if !self.works_at(seat) {
+                continue;
+            }
             let new = self.new_seat();
-            let old = std::mem::replace(&mut self.seats.borrow_mut()[seat], new);
+            let old = self.seats.borrow_mut()[seat].replace(new);
             // What it drops may be told to the client that is dropped next.
             drop(old);
-            self.begin_at(seat, 100);
+            self.wake(seat, 100);
         }
         drop(ended.client);
         if process < self.size.clients {
@@ -183,31 +203,37 @@ impl World {
         }
     }
 
-    /// Has a process begin to work on a database, if it is to.
-    fn begin_at(self: &Rc<Self>, seat: usize, delay: u64) {
+    /// Whether a process has a timer on a database.
+    fn works_at(&self, seat: usize) -> bool {
         let (process, database) = (seat / self.size.databases, seat % self.size.databases);
-        if process < self.size.clients || database % self.size.spread == process % self.size.spread
-        {
-            self.wake(seat, delay);
-        }
+        process < self.size.clients || database % self.size.spread == process % self.size.spread
     }
 
     pub(super) fn wake(self: &Rc<Self>, seat: usize, delay: u64) {
         let at = self.now() + delay;
-        let id = {
-            let seat = &mut self.seats.borrow_mut()[seat];
+        let look = self.seat(seat, |seat| {
             seat.wakes_at = at;
-            seat.id
-        };
+            let is_first = at < seat.looks_at;
+            seat.looks_at = seat.looks_at.min(at);
+            is_first.then_some(seat.id)
+        });
+        let Some(id) = look else { return };
         let world = Rc::clone(self);
         self.runtime.spawn_at(at, async move {
             world.while_paused(seat).await;
-            let is_stale = {
-                let seat = &world.seats.borrow()[seat];
-                seat.id != id || world.now() < seat.wakes_at
-            };
-            if !is_stale {
-                world.poll(seat);
+            let now = world.now();
+            let left = world.seat(seat, |it| {
+                // Another has looked before.
+                let is_meant = it.id == id && it.looks_at == at;
+                is_meant.then(|| {
+                    it.looks_at = u64::MAX;
+                    it.wakes_at.saturating_sub(now)
+                })
+            });
+            match left {
+                Some(0) => world.poll(seat),
+                Some(left) => world.wake(seat, left),
+                None => {}
             }
         });
     }
@@ -234,8 +260,7 @@ impl World {
     fn poll(self: &Rc<Self>, at: usize) {
         let now = self.seat_now(at);
         let database = at % self.size.databases;
-        let (call, handed_out, id, wake) = {
-            let seat = &mut self.seats.borrow_mut()[at];
+        let (call, handed_out, id, wake) = self.seat(at, |seat| {
             let call = seat.keeper.poll(now, &mut seat.outbox);
             let handed_out = (seat.keeper.counts.handed_out - seat.handed_out) as usize;
             seat.handed_out = seat.keeper.counts.handed_out;
@@ -247,7 +272,7 @@ impl World {
             }
             let wake = seat.keeper.wake(now).saturating_sub(now.steady);
             (call, handed_out, seat.id, wake)
-        };
+        });
         for _ in 0..handed_out {
             let delay = self.random(30);
             self.take_at(at, id, self.now() + delay);
@@ -262,11 +287,10 @@ impl World {
 
     /// Tells callers what the keeper says.
     fn reply(self: &Rc<Self>, at: usize) {
-        let replies = {
-            let keeper = &mut self.seats.borrow_mut()[at].keeper;
-            keeper.troubles.clear();
-            std::mem::take(&mut keeper.replies)
-        };
+        let replies = self.seat(at, |seat| {
+            seat.keeper.troubles.clear();
+            std::mem::take(&mut seat.keeper.replies)
+        });
         let (process, database) = (at / self.size.databases, at % self.size.databases);
         if replies.is_empty() {
             return;
@@ -284,11 +308,10 @@ impl World {
         self.while_paused(at).await;
         let database = at % self.size.databases;
         let steady = self.seat_now(at).steady;
-        let (taken, is_left) = {
-            let seat = &mut self.seats.borrow_mut()[at];
+        let (taken, is_left) = self.seat(at, |seat| {
             let taken = if seat.id == id { seat.outbox.take(steady) } else { None };
             (taken, seat.id == id && 0 < seat.outbox.len())
-        };
+        });
         let Some((row, epoch)) = taken else {
             if is_left {
                 // The keeper asks for leases. Consumers are woken after that.
@@ -314,9 +337,9 @@ impl World {
         let holds = self.random(holds);
         self.runtime.sleep(holds).await;
         self.while_paused(at).await;
-        if self.seats.borrow()[at].id == id {
+        if self.seat(at, |seat| seat.id) == id {
             let now = self.seat_now(at);
-            self.seats.borrow_mut()[at].keeper.settle(now, row.number, settled);
+            self.seat(at, |seat| seat.keeper.settle(now, row.number, settled));
             self.poll(at);
         }
     }
@@ -336,11 +359,9 @@ impl World {
         let slow = if self.one_in(200) { 30 } else { 1 };
         let delay = self.random(self.size.latency) * slow + 1;
         self.runtime.sleep(delay).await;
-        let cut = self.cuts.borrow().get(&(party, at)).copied();
-        let down = self.at(at, |it| it.down_until);
-        if self.now() < down.max(cut.unwrap_or(0)) {
+        if self.is_cut(party, at) {
             // Refused at once, or silent.
-            if self.random(2) == 0 && self.now() < down {
+            if self.random(2) == 0 && self.is_down(at) {
                 return Err(Error::store("reach it", "connection refused"));
             }
             self.runtime.sleep_until(gives_up.max(self.now())).await;
@@ -354,13 +375,28 @@ impl World {
 
     /// Notes how long something has waited in a partition.
     pub(super) fn note(&self, partition: u32, time: u64) {
-        if self.down.get() != Some(self.home(partition)) {
+        if self.down.get().is_none_or(|down| down != self.home(partition)) {
             self.waited.set(self.waited.get().max(time));
         }
     }
 
     pub(super) fn cut(&self, party: Party, at: usize, until: u64) {
         self.cuts.borrow_mut().insert((party, at), until);
+    }
+
+    /// Lets what is down or cut off stay so, and cuts each client off from one database.
+    pub(super) fn freeze(&self) {
+        for process in 0..self.size.clients {
+            let at = self.random(self.size.databases as u64) as usize;
+            self.cut(Party::Process(process), at, u64::MAX);
+        }
+        let now = self.now();
+        let databases = &mut *self.databases.borrow_mut();
+        let downs = databases.iter_mut().map(|it| &mut it.down_until);
+        let cuts = &mut *self.cuts.borrow_mut();
+        for until in downs.chain(cuts.values_mut()).filter(|until| now < **until) {
+            *until = u64::MAX;
+        }
     }
 
     pub(super) fn heal(&self) {
@@ -371,6 +407,23 @@ impl World {
         for database in &mut *self.databases.borrow_mut() {
             database.down_until = 0;
         }
+    }
+
+    pub(super) fn is_cut(&self, party: Party, at: usize) -> bool {
+        let cut = self.cuts.borrow().get(&(party, at)).copied();
+        self.is_down(at) || cut.is_some_and(|cut| self.now() < cut)
+    }
+
+    pub(super) fn is_down(&self, at: usize) -> bool {
+        self.at(at, |it| it.time < it.down_until || !it.has_joined)
+    }
+
+    /// Whether nothing is between a process and the database that has a partition, nor was for a
+    /// while.
+    pub(super) fn reaches(&self, process: usize, partition: u32) -> bool {
+        let paused_until = self.processes.borrow()[process].paused_until;
+        paused_until + SETTLES + self.size.lease <= self.now()
+            && self.has(partition).is_some_and(|at| !self.is_cut(Party::Process(process), at))
     }
 
     /// A keeper calls its database.
@@ -398,13 +451,10 @@ impl World {
             }
         };
         self.while_paused(seat).await;
-        if self.seats.borrow()[seat].id == id {
+        if self.seat(seat, |it| it.id) == id {
             let now = self.seat_now(seat);
             let is_err = answer.is_err();
-            {
-                let seat = &mut self.seats.borrow_mut()[seat];
-                seat.keeper.answer(now, &mut seat.outbox, answer);
-            }
+            self.seat(seat, |it| it.keeper.answer(now, &mut it.outbox, answer));
             self.reply(seat);
             match is_err {
                 true => self.wake(seat, 50),
@@ -488,7 +538,10 @@ impl World {
             let Ok(changed) = changed else { continue };
             match (&change.act, &changed.row) {
                 (Act::Put(_), Some(row)) => account.put(number(row)),
-                _ => account.cancel(&change.name),
+                (Act::Revive { .. }, Some(row)) => account.revive(number(row), row.deadline),
+                (Act::Drop, _) if changed.was_dead => account.drop_letter(&change.name),
+                (Act::Cancel, _) => account.cancel(&change.name),
+                _ => {}
             }
         }
     }
@@ -526,3 +579,7 @@ impl World {
 pub(super) fn number(row: &Row) -> usize {
     usize::from_le_bytes(row.payload[..].try_into().expect("a number"))
 }
+
+/// So long after the last trouble, and a lease, movers that were killed keep nothing locked, and
+/// clients have looked where all is.
+pub(super) const SETTLES: u64 = 5_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::patience::{OnThread, Turn, WRITERS, patiently};
-use super::{DatabaseId, Home, HomeState, Homes};
+use super::{DatabaseId, HomeState, Homes};
 use crate::Error;
 use crate::block_on::block_on;
 use crate::store::postgres::PostgresStore;
@@ -103,9 +103,8 @@ impl PostgresStore {
         name: &str,
         lock: Duration,
     ) -> Result<Turn<Option<&'static str>>, Error> {
-        let home = |home: &Home| home.other.filter(|_| !home.state.is_here()).unwrap_or(map.id);
         let id = self.homes()?.id;
-        let homes: Vec<DatabaseId> = map.partitions.iter().map(home).collect();
+        let homes = map.databases();
         let given: Vec<String> = homes.iter().map(DatabaseId::to_string).collect();
         self.run_at("join a fleet with", async |connection| {
             // Nobody puts anything, or takes a partition, between the looks and the end.

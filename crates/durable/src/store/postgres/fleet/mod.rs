@@ -105,6 +105,14 @@ impl HomeState {
     }
 }
 
+impl Homes {
+    /// Returns the database that has each partition, as far as this one knows.
+    pub(crate) fn databases(&self) -> Vec<DatabaseId> {
+        let database = |home: &Home| home.other.filter(|_| !home.state.is_here());
+        self.partitions.iter().map(|home| database(home).unwrap_or(self.id)).collect()
+    }
+}
+
 impl PostgresStore {
     /// Connects as [`connect`](Self::connect) does, at the first call. So a database that does not
     /// answer is no error yet.
