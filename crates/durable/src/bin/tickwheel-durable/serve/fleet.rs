@@ -114,6 +114,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_list_of_several_has_no_row_past_one_that_was_not_read() {
+        let merged = |parts: &[(&[usize], Option<usize>)]| {
+            let part = |&(rows, end): &(&[usize], _)| {
+                let rows = rows.iter().map(|&row| (row, json!(row))).collect();
+                Part { rows, end }
+            };
+            let Part { rows, end } = merge(parts.iter().map(part).collect());
+            (rows.into_iter().map(|row| row.0).collect::<Vec<_>>(), end)
+        };
+        assert_eq!(merged(&[(&[1, 4], Some(5)), (&[2, 6], None)]), (vec![1, 2, 4], Some(5)));
+        assert_eq!(merged(&[(&[], Some(3)), (&[2, 6], Some(6))]), (vec![2], Some(3)));
+        assert_eq!(merged(&[(&[4], None), (&[], None)]), (vec![4], None));
+        let many: Vec<usize> = (0..SOME.rows).collect();
+        let all = merged(&[(&many, None), (&[50, 200], None)]);
+        assert_eq!((all.0.len(), all.0.last(), all.1), (SOME.rows, Some(&98), Some(98)));
+    }
+
+    #[test]
     fn a_fault_is_told_when_all_was_read_once_more() {
         let mut suspects = Suspects::default();
         let fault = || vec!["partitions 7: in none of the databases".to_owned()];
