@@ -368,6 +368,10 @@ impl<T> Keeper<T> {
                         }
                     }
                 }
+                // What callers want waited while what was handed out went alone.
+                if call.changes.is_empty() && 1 < self.commit_pause.failures {
+                    self.refuse_commands(&error);
+                }
                 let tickets = call.tickets.into_iter();
                 self.replies.extend(tickets.map(|ticket| (ticket, Err(error.clone()))));
                 self.failed(now, outbox, error);

@@ -338,6 +338,30 @@ fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
     lease(&mut keeper, &mut outbox, now(200), Ok(leases(1_000_000)));
 }
 
+/// What consumers have acked goes alone then, and fails each time.
+#[test]
+fn while_the_store_does_not_answer_callers_are_told_so_though_acks_wait() {
+    let (mut keeper, mut outbox) = holds_one();
+    keeper.settle(now(0), 1, Settled::Ack);
+    let mut at = 0;
+    for _ in 0..10 {
+        keeper.command(Command { ticket: (), change: Change::cancel("a") });
+        let until = at + 3 * 3_333 + 1_000;
+        while at < until && keeper.replies.is_empty() {
+            match keeper.poll(now(at), &mut outbox) {
+                None => at = keeper.wake(now(at)).max(at + 1).min(until),
+                Some(call) => {
+                    at += 3_333;
+                    let failed = call.fail(Error::store("ask it", "no answer"));
+                    keeper.answer(now(at), &mut outbox, failed);
+                }
+            }
+        }
+        let told = std::mem::take(&mut keeper.replies);
+        assert!(matches!(told[..], [((), Err(Error::Store { .. }))]), "{told:?} at {at}");
+    }
+}
+
 #[test]
 fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does() {
     let mut keeper: Keeper<()> = Keeper::new(config());
