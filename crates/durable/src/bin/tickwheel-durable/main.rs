@@ -151,7 +151,8 @@ enum Command {
 
     /// Limits how many timeouts the consumers of all timers together get.
     ///
-    /// Workers hear of it within a quarter of their lease.
+    /// Workers hear of it within a quarter of their lease. One that begins takes nothing for a lease
+    /// and the span: by then the others know of it.
     Limit {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]

@@ -32,7 +32,11 @@ impl Suspects {
 pub(super) fn state(seen: &[Seen], suspects: &mut Suspects) -> Value {
     let answers = seen.iter().filter(|seen| seen.error.is_none());
     let answers = answers.filter_map(|seen| Some((&*seen.name, seen.sight.as_ref()?)));
-    let sum = Sight::sum(answers.clone());
+    let sum = Sight::sum(answers.clone()).map(|mut sum| {
+        // That is of one, also where no other answers.
+        sum.limit = None;
+        sum
+    });
     let mut state = sum.as_ref().map_or_else(|| json!({}), Sight::json);
     let mut databases: Vec<Value> = seen.iter().map(database).collect();
     if let Some(sum) = &sum {
