@@ -663,6 +663,6 @@ pub struct Changed {
     pub was_dead: bool,
 }
 
-/// What a row costs beside its name and its content: two allocations, the entry in the wheel and
-/// the one in the table of names.
+/// What a row costs beside its name and its content: two allocations, and a third where there is
+/// metadata, the entry in the wheel and the one in the table of names.
 const ROW: usize = 200;
