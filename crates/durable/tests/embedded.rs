@@ -765,6 +765,21 @@ fn consumers_get_no_more_in_any_span_than_the_rate_limit_says_and_all_in_the_end
 }
 
 #[test]
+fn what_waits_for_a_limit_comes_once_the_one_before_it_is_taken() {
+    let builder = DurableTimer::builder().rate_limit(1, Duration::from_millis(1));
+    let timer = builder.open_store(MemoryStore::default()).unwrap();
+    for n in 0..300 {
+        timer.schedule(&n.to_string(), now(), b"").unwrap().wait().unwrap();
+    }
+    let begin = std::time::Instant::now();
+    for _ in 0..300 {
+        // Nothing but this tells the keeper.
+        std::mem::forget(take(&timer));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
 fn a_limit_that_the_store_keeps_holds_over_a_restart() {
     let per = Duration::from_millis(200);
     let folder = tempfile::tempdir().unwrap();

@@ -665,4 +665,4 @@ pub struct Changed {
 
 /// What a row costs beside its name and its content: two allocations, and a third where there is
 /// metadata, the entry in the wheel and the one in the table of names.
-const ROW: usize = 200;
+const ROW: usize = 216;
