@@ -1,6 +1,6 @@
 //! The figures of workers on a database.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -421,55 +421,106 @@ impl Rush {
     }
 }
 
-/// What a timeout costs from its put to its ack, where ever more are pending, up to `most`. Their
-/// names are spread like those of UUIDs. Those of the measured ones are too, or follow each other.
+/// What a timeout costs from its put to its ack, where ever more are pending, up to `most`, in turns.
+/// Their names are spread like those of UUIDs. Those of the measured ones are too, or follow each
+/// other. The indexes of names are in the server's memory, if `shared_buffers` are as many.
 ///
 /// Long after a checkpoint, and just after one, when each page that changes is written to the WAL as
 /// a whole. A vacuum is shared by as many as end before it begins by itself.
 pub(crate) fn scale(url: &str, most: u64) -> Result<()> {
-    let place = Place::new(url, "scale")?;
-    let mut client = place.client()?;
-    client.batch_execute("alter table tickwheel_due set (autovacuum_enabled = off)")?;
-    let mut before = 0;
-    for pending in [1_000_000, 10_000_000, 50_000_000].into_iter().filter(|&some| some <= most) {
-        grow(&mut client, before, pending)?;
-        before = pending;
+    let mut places = Vec::new();
+    for (pending, name) in SIZES.into_iter().filter(|&(pending, _)| pending <= most) {
+        let place = Place::new(url, name)?;
+        let mut client = place.client()?;
+        let indexes = fill_far(&mut client, pending)?;
+        places.push((pending, place, client, indexes));
+    }
+    let Some((_, _, client, _)) = places.first_mut() else {
+        return Err(format!("expected {} or more", SIZES[0].0).into());
+    };
+    client.batch_execute("checkpoint")?;
+    for (pending, _, client, indexes) in &mut places {
+        client.batch_execute(indexes)?;
+        client.batch_execute("vacuum (analyze) tickwheel_due")?;
+        // As in a server that has long had so many.
+        let read = "select name from tickwheel_due order by name offset $1";
+        client.batch_execute("set enable_seqscan = off; set enable_bitmapscan = off")?;
+        client.execute(read, &[&(*pending as i64)])?;
         let size = "select pg_total_relation_size('tickwheel_due') / $1::bigint";
-        let size: i64 = client.query_one(size, &[&(pending as i64)])?.get(0);
+        let size: i64 = client.query_one(size, &[&(*pending as i64)])?.get(0);
         println!("| {pending} pending, {size} bytes each | | | | | |");
-        for since in ["long", "just"] {
-            for names in ["ascending", "random"] {
-                let done = lives(&place, &format!("{pending:012}/{since}"), names)?;
-                println!("| {since} after a checkpoint, names {names} | | {} |", done.line);
+    }
+    // Until the server has counted this.
+    thread::sleep(Duration::from_millis(1_500));
+
+    let mut used = BTreeMap::<_, Vec<f64>>::new();
+    for (round, since) in ["long", "long", "long", "just"].into_iter().enumerate() {
+        for names in ["ascending", "random"] {
+            for (pending, place, ..) in &places {
+                let Done { line, cpu, .. } = lives(place, &round.to_string(), names)?;
+                println!("| {pending}, {since} after a checkpoint, names {names} | | {line} |");
+                if since == "long" {
+                    used.entry((names, *pending)).or_default().push(cpu.unwrap_or(f64::NAN));
+                }
             }
-            client.batch_execute("vacuum tickwheel_due")?;
-            client.batch_execute("checkpoint")?;
         }
-        // So many make it begin by itself.
-        let dead = 2_000 + pending / 50;
-        let soon = "extract(epoch from now())::bigint * 1000 + 3600000 + n";
-        fill(&mut client, "dead", dead, soon, HUNDRED_BYTES)?;
-        client.batch_execute("delete from tickwheel_due where name like 'dead/%'")?;
-        let work = Work::begin(&place)?;
-        client.batch_execute("vacuum (index_cleanup on) tickwheel_due")?;
-        println!("| vacuum | | {} |", work.end(dead)?.line);
+        for (_, _, client, _) in &mut places {
+            client.batch_execute("vacuum (index_cleanup on) tickwheel_due")?;
+        }
+        if round == 2 {
+            places[0].2.batch_execute("checkpoint")?;
+        }
+    }
+    for used in used.values_mut() {
+        used.sort_by(f64::total_cmp);
+    }
+    for names in ["ascending", "random"] {
+        let median = |place: usize| used[&(names, places[place].0)][1];
+        let grows = median(places.len() - 1) / median(0);
+        println!("names {names}: {grows:.2} of the CPU from the fewest to the most");
+        goal("at most 1.2 of it", grows <= 1.2);
+    }
+    for (names, name) in [("ascending", "'dead/' || n"), ("random", "md5('dead' || n)")] {
+        for (pending, place, client, _) in &mut places {
+            // So many make it begin by itself.
+            let dead = 2_000 + *pending / 50;
+            client.batch_execute(&format!(
+                "insert into tickwheel_due (name, deadline, payload)
+                 select {name}, extract(epoch from now())::bigint * 1000 + 3600000 + n,
+                   {HUNDRED_BYTES} from generate_series(1, {dead}) n;
+                 delete from tickwheel_due
+                 where deadline < extract(epoch from now())::bigint * 1000 + 43200000"
+            ))?;
+            let work = Work::begin(place)?;
+            client.batch_execute("vacuum (index_cleanup on) tickwheel_due")?;
+            println!("| {pending}, vacuum, names {names} | | {} |", work.end(dead)?.line);
+        }
     }
     Ok(())
 }
 
-/// Fills the table, which has `before`, up to `pending`. Its indexes are made after that, as full as
-/// those that grew.
-fn grow(client: &mut Client, before: u64, pending: u64) -> Result<()> {
+/// Fills the table without its indexes, and returns what makes them, as full as those that grew.
+fn fill_far(client: &mut Client, pending: u64) -> Result<String> {
+    client.batch_execute("alter table tickwheel_due set (autovacuum_enabled = off)")?;
+    let full = "with (fillfactor = 70)";
+    let mut statements = vec![
+        "set maintenance_work_mem = '1GB'".to_owned(),
+        format!("alter table tickwheel_due add primary key (name) {full}"),
+    ];
     let indexes = client.query(
         "select pg_get_indexdef(indexrelid), indexrelid::regclass::text from pg_index
          where indrelid = 'tickwheel_due'::regclass and not indisprimary",
         &[],
     )?;
     client.batch_execute("alter table tickwheel_due drop constraint tickwheel_due_pkey")?;
-    for index in &indexes {
-        client.batch_execute(&format!("drop index {}", index.get::<_, &str>(1)))?;
+    for index in indexes {
+        let (made, name) = (index.get::<_, &str>(0), index.get::<_, &str>(1));
+        // Without what this has said before.
+        let made = made.split_once(" WITH ").map_or(made, |(made, _)| made);
+        statements.push(format!("{made} {full}"));
+        client.batch_execute(&format!("drop index {name}"))?;
     }
-    for part in (before..pending).step_by(1_000_000) {
+    for part in (0..pending).step_by(1_000_000) {
         client.execute(
             "insert into tickwheel_due (name, deadline, payload)
              select md5('far' || n), extract(epoch from now())::bigint * 1000 + 86400000
@@ -478,17 +529,7 @@ fn grow(client: &mut Client, before: u64, pending: u64) -> Result<()> {
             &[&(part as i64)],
         )?;
     }
-    client.batch_execute("checkpoint")?;
-    client.batch_execute("set maintenance_work_mem = '1GB'")?;
-    let full = "with (fillfactor = 70)";
-    client.batch_execute(&format!("alter table tickwheel_due add primary key (name) {full}"))?;
-    for index in &indexes {
-        let index = index.get::<_, &str>(0);
-        // Without what this has said before.
-        let index = index.split_once(" WITH ").map_or(index, |(index, _)| index);
-        client.batch_execute(&format!("{index} {full}"))?;
-    }
-    Ok(client.batch_execute("vacuum (analyze) tickwheel_due")?)
+    Ok(statements.join("; "))
 }
 
 /// Puts, fires and acks timeouts by four workers.
@@ -879,8 +920,10 @@ const FEW: u64 = 3_000_000;
 /// More than one worker takes in the second within which they are due.
 const CAPACITY: u64 = 300_000;
 
-/// How many are measured where many are pending.
+/// How many are measured where many are pending, in databases of these names.
 const LIVES: u64 = 100_000;
+const SIZES: [(u64, &str); 3] =
+    [(1_000_000, "scale_1"), (10_000_000, "scale_10"), (50_000_000, "scale_50")];
 
 const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
 
