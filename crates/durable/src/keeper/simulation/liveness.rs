@@ -838,6 +838,32 @@ fn a_call_without_an_answer_is_given_up_and_all_is_handed_out_within_a_lease_and
     assert!(found.late < 1_500 + LEASE * 5 / 4, "{found:?}");
 }
 
+/// Consumers have settled what they held when it falls silent, so acks wait too.
+#[test]
+fn callers_are_told_soon_that_a_database_does_not_answer() {
+    for (seed, size) in (1..=4).flat_map(|seed| [ONE, TWO, ONE_LONG].map(|size| (seed, size))) {
+        let mut simulation = Simulation::calm(seed, size);
+        simulation.pass(size.lease * 3);
+        let (time, clock) = (simulation.time, simulation.databases[0].clock);
+        for n in 0..100 {
+            simulation.databases[0].put(&Change::put(&format!("due {n}"), time + clock + n, &[]));
+        }
+        simulation.pass(100 + seed * 10);
+        simulation.databases[0].silent_until = simulation.time + 300_000;
+        simulation.databases[0].heals_at = simulation.time + 60_000;
+        let mut asked = Vec::new();
+        for n in 0..600 {
+            let name = format!("asked {n}");
+            simulation.command(0, Change::put(&name, time + clock + 3_600_000, &[]));
+            asked.push((simulation.time, name));
+            simulation.pass(100);
+            asked.retain(|(_, name)| !simulation.told.answered.contains_key(&**name));
+            let waits = asked.first().map_or(0, |(at, _)| simulation.time - at);
+            assert!(waits < 25_000, "{waits} ms, {size:?}, seed {seed}");
+        }
+    }
+}
+
 /// `TICKWHEEL_DURABLE_SEEDS` says how many seeds; the table is printed.
 #[test]
 fn without_any_one_of_the_manners_something_is_found() {
