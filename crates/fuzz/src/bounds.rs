@@ -10,8 +10,8 @@ use tickwheel::steps;
 pub(crate) enum Cost {
     /// O(1), amortised.
     Constant,
-    /// O(log n) amortised, O(n) in one call.
-    Log,
+    /// O(log n) amortised, O(n) in one call, beside so many stale entries, which it may pass.
+    Log(usize),
     /// O(n) in one call. Its mean goes by the timeouts that it demotes and passes over.
     Drives,
     /// A call with this much work.
@@ -52,7 +52,7 @@ impl Account {
         let few = ONE_CALL.min(FEW[0] + FEW[1] * n);
         let (mean, one_call) = match cost {
             Cost::Constant => (0.0, 0.0),
-            Cost::Log => (LAST_CHUNK + 32.0 * (1.0 + n.log2()), ENTRIES * 40.0 * n),
+            Cost::Log(stale) => (LAST_CHUNK + 32.0 * (1.0 + n.log2()), 40.0 * (n + stale as f64)),
             Cost::Drives => (0.0, 40.0 * n),
             Cost::Work(work) => (0.0, 4.0 * work as f64),
             Cost::All => (40.0 * n, 40.0 * n),
@@ -93,8 +93,5 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 const MEAN: f64 = 64.0;
 /// The steps for a timeout that is demoted or passed over.
 const MOVE: f64 = 8.0;
-/// The most entries for each timeout: three may be stale before a sweep begins, each alone in a bucket
-/// that an ask passes.
-const ENTRIES: f64 = 4.0;
 /// A look at the last chunk of a bucket.
 const LAST_CHUNK: f64 = 600.0;

@@ -246,7 +246,8 @@ impl Run {
 
     fn look_for_next(&mut self, work: usize) {
         let mut left = work;
-        let next = self.sure(Cost::Log, |wheel| wheel.next_deadline_bounded(&mut left));
+        let stale = self.wheel.stats().stale;
+        let next = self.sure(Cost::Log(stale), |wheel| wheel.next_deadline_bounded(&mut left));
         let wanted = self.pending.keys().next().map(|place| place.0);
         assert!(next == wanted || next.is_none() && left == 0, "{next:?}, and not {wanted:?}");
     }
@@ -345,7 +346,8 @@ impl Run {
             Op::NextDeadline => self.look_for_next(usize::MAX),
             Op::NextDeadlineBounded(work) => self.look_for_next(work),
             Op::Peek => {
-                let peeked = self.sure(Cost::Log, |wheel| {
+                let stale = self.wheel.stats().stale;
+                let peeked = self.sure(Cost::Log(stale), |wheel| {
                     wheel.peek().map(|(key, tick, value)| (key, tick, id(value)))
                 });
                 let next = self.pending.first_key_value();

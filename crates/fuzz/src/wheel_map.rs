@@ -330,7 +330,9 @@ impl Run {
                 }
             }
             Op::NextDeadline => {
-                let next = self.call(Cost::Log, WheelMap::next_deadline).expect("it calls nobody");
+                let stale = self.map.stats().stale;
+                let next =
+                    self.call(Cost::Log(stale), WheelMap::next_deadline).expect("it calls nobody");
                 assert_eq!(next, self.pending.keys().next().map(|place| place.0));
             }
             Op::Iterate => {
