@@ -455,6 +455,9 @@ pub(crate) fn scale(url: &str, most: u64) -> Result<()> {
 
     let mut used = BTreeMap::<_, Vec<f64>>::new();
     for (round, since) in ["long", "long", "long", "just"].into_iter().enumerate() {
+        if since == "just" {
+            places[0].2.batch_execute("checkpoint")?;
+        }
         for names in ["ascending", "random"] {
             for (pending, place, ..) in &places {
                 let Done { line, cpu, .. } = lives(place, &round.to_string(), names)?;
@@ -466,9 +469,6 @@ pub(crate) fn scale(url: &str, most: u64) -> Result<()> {
         }
         for (_, _, client, _) in &mut places {
             client.batch_execute("vacuum (index_cleanup on) tickwheel_due")?;
-        }
-        if round == 2 {
-            places[0].2.batch_execute("checkpoint")?;
         }
     }
     for used in used.values_mut() {
