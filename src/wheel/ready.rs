@@ -244,13 +244,16 @@ impl Ready {
 
     #[inline]
     fn is_to_read(&self) -> bool {
-        self.read as usize <= self.head && PREFETCHED < self.sorted.len()
+        self.read as usize <= self.head && NOT_READ < self.sorted.len()
     }
 
     #[inline(never)]
     fn read_ahead<T>(&mut self, arena: &Arena<T>) {
         let end = self.sorted.len().min(self.head + PREFETCHED);
-        arena.prefetch(&self.sorted[self.head..end]);
+        // The slots of fewer are in the processor's cache.
+        if PREFETCHED < arena.places() {
+            arena.prefetch(&self.sorted[self.head..end]);
+        }
         self.read = end as u32;
     }
 
@@ -568,6 +571,8 @@ const MOST_INSERTED: usize = 2 * CHUNK;
 const MOST_PASSED: usize = 16;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
+/// So few that to read them ahead costs more than it saves.
+const NOT_READ: usize = 8;
 /// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
 /// scheduled among them.
 const FEW_SORTED: usize = 128;
@@ -580,7 +585,7 @@ const MOST_SORTED_FINE: usize = 8192;
 mod tests {
     use super::{
         Arena, CHUNK, Entry, FEW_SORTED, MOST_ALONE, MOST_INSERTED, MOST_MOVED, MOST_PASSED,
-        MOST_SORTED, PREFETCHED, Ready,
+        MOST_SORTED, NOT_READ, PREFETCHED, Ready,
     };
     use crate::steps::steps;
     use crate::wheel::bucket::Bucket;
@@ -769,6 +774,21 @@ mod tests {
             let mut expected: Vec<_> = expected.collect();
             expected.sort_unstable();
             assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
+        }
+    }
+
+    #[test]
+    fn a_small_bucket_is_read_ahead_too() {
+        for len in [1, NOT_READ, NOT_READ + 1, FEW_SORTED, 2 * PREFETCHED] {
+            let mut ready = sorted(0..len as u64, 6, 2);
+            let reads = (0..len).filter(|_| {
+                let is_read = ready.is_to_read();
+                ready.prefetch(&Arena::<()>::new());
+                ready.pop();
+                is_read
+            });
+            let expected = if len <= NOT_READ { 0 } else { len.div_ceil(PREFETCHED) };
+            assert_eq!(reads.count(), expected, "{len} entries");
         }
     }
 
