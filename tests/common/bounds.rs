@@ -501,7 +501,7 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 const ARRAYS: f64 = 3.0;
 const MOVED_WITH_EACH: f64 = 64.0;
 /// The steps that one insertion may take while a subject grows.
-pub(crate) const GROWS: u64 = 320;
+pub(crate) const GROWS: u64 = 280;
 /// The same for the one that puts a wheel of few into buckets.
 const INTO_BUCKETS: u64 = 1_100;
 /// The bytes of an array that one insertion may move to a larger one, beside a list of bits.
