@@ -955,7 +955,8 @@ impl<T> Wheel<T> {
 
     /// Returns an iterator that takes all timeouts out, in no particular order.
     ///
-    /// Dropping the iterator drops the timeouts that are left. Leaking it leaves them in the wheel.
+    /// Dropping the iterator drops the timeouts that are left. Leaking it leaves them in the wheel;
+    /// the next call that looks for the earliest may then pass one entry for each that was taken.
     /// [`Drain`] says what happens if a value panics in its `Drop`.
     ///
     /// Cost: O(n + p / 4096).
