@@ -1,6 +1,8 @@
 use crate::log::Log;
 use crate::subject::{Setup, Subject};
+use std::cell::RefCell;
 use std::future::poll_fn;
+use std::ptr;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
@@ -23,8 +25,12 @@ pub(crate) struct DelayQueue {
     /// Nothing is due before.
     wake: u64,
     runtime: &'static Runtime,
-    /// Timers find their runtime by it.
-    _inside: EnterGuard<'static>,
+}
+
+thread_local! {
+    /// The runtime that timers find, which is that of the queue whose turn it is.
+    static INSIDE: RefCell<Option<(&'static Runtime, EnterGuard<'static>)>> =
+        const { RefCell::new(None) };
 }
 
 impl DelayQueue {
@@ -32,8 +38,20 @@ impl DelayQueue {
         self.start + Duration::from_nanos(time * self.unit)
     }
 
+    /// Has timers find its runtime.
+    fn enter(&self) {
+        INSIDE.with_borrow_mut(|inside| {
+            if inside.as_ref().is_none_or(|(runtime, _)| !ptr::eq(*runtime, self.runtime)) {
+                // One guard at a time, as they have to be dropped in the reverse order.
+                *inside = None;
+                *inside = Some((self.runtime, self.runtime.enter()));
+            }
+        });
+    }
+
     /// One poll; None if nothing is pending.
     fn poll(&mut self) -> Poll<Option<u64>> {
+        self.enter();
         let polled = self.queue.poll_expired(&mut Context::from_waker(Waker::noop()));
         polled.map(|expired| expired.map(delay_queue::Expired::into_inner))
     }
@@ -53,24 +71,28 @@ impl Subject for DelayQueue {
     fn new(setup: &Setup) -> Self {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build();
-        // It lives as long as the process, which holds one subject and ends.
+        // It lives as long as the process, which measures once and ends.
         let runtime: &'static Runtime = Box::leak(Box::new(runtime.expect("a runtime")));
+        let unit = TICK / setup.units_a_tick;
         let inside = runtime.enter();
-        let queue = delay_queue::DelayQueue::new();
-        let (start, unit) = (Instant::now(), TICK / setup.units_a_tick);
-        Self { queue, start, unit, clock: 0, wake: u64::MAX, runtime, _inside: inside }
+        let (queue, start) = (delay_queue::DelayQueue::new(), Instant::now());
+        drop(inside);
+        Self { queue, start, unit, clock: 0, wake: u64::MAX, runtime }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Key {
+        self.enter();
         self.wake = self.wake.min(deadline);
         self.queue.insert_at(value, self.instant(deadline))
     }
 
     fn cancel(&mut self, key: Key, value: u64) -> bool {
+        self.enter();
         self.queue.try_remove(&key).is_some_and(|removed| removed.into_inner() == value)
     }
 
     fn reschedule(&mut self, key: Key, deadline: u64, _value: u64) -> Key {
+        self.enter();
         self.wake = self.wake.min(deadline);
         self.queue.reset_at(&key, self.instant(deadline));
         key
@@ -105,6 +127,7 @@ impl Subject for DelayQueue {
         self.move_clock(now);
         let next = poll_fn(|context| self.queue.poll_expired(context));
         let first = self.runtime.block_on(tokio::task::unconstrained(next))?;
+        self.enter();
         let elapsed = Instant::now() - self.start;
         self.clock = (elapsed.as_nanos() / u128::from(self.unit)) as u64;
         log.values.push(first.into_inner());
