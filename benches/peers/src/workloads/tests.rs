@@ -111,7 +111,7 @@ fn one_that_is_sound_has_no_marks() {
 
 /// As those of few timeouts take turns.
 #[test]
-fn of_few_timeouts_a_queue_of_a_runtime_is_never_wrong() {
+fn of_few_timeouts_a_queue_of_a_runtime_is_never_late() {
     for workload in ["fire-dense", "cancel", "requests", "mix"] {
         let sample = caught(|| subjects::run(&case(workload, "delay-queue", 10)));
         assert_eq!(sample.failure, None, "{workload}");
