@@ -629,9 +629,9 @@ impl<T> Source for Channel<T> {
                 break next;
             }
         };
-        if next == NEVER && self.shared.is_over() {
-            self.unwatch();
-            return None;
+        if next == NEVER {
+            // It waits already: another receiver may insert a value even if all is over.
+            return (!self.shared.is_over()).then_some(NEVER);
         }
         self.wait_until(next);
         Some(next)

@@ -42,6 +42,7 @@ in_each_mode! {
     a_receiver_that_goes_leaves_the_values_to_others,
     values_are_taken_out_with_keys_and_deadlines,
     a_value_that_came_out_is_armed_again,
+    who_waits_on_after_the_end_is_woken_for_what_another_receiver_inserts,
     closed_it_takes_nothing_and_ends_after_what_is_left,
     closed_it_wakes_who_waits_when_nothing_is_left,
     after_a_stop_no_value_is_taken_and_none_is_lost,
@@ -659,6 +660,20 @@ fn a_value_that_came_out_is_armed_again(mode: Mode) {
         }
     }
     assert_eq!(receiver.len(), 1);
+}
+
+fn who_waits_on_after_the_end_is_woken_for_what_another_receiver_inserts(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel::<u32>(&manual.timer);
+    let other = receiver.clone();
+    drop(sender);
+    let mut next = pin!(receiver.next_due());
+    let mut poll = || next.as_mut().poll(&mut hand.context()).map_ok(|due| due.value);
+    assert_eq!(poll(), Poll::Pending);
+    other.insert(7, ms(10)).expect("it is open");
+    assert_eq!((hand.woken(), poll()), (1, Poll::Pending));
+    manual.advance(10);
+    assert_eq!((hand.woken(), poll()), (1, Poll::Ready(Ok(7))));
 }
 
 fn closed_it_takes_nothing_and_ends_after_what_is_left(mode: Mode) {
