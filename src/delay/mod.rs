@@ -12,6 +12,7 @@ pub use queue::DelayQueue;
 use crate::future::{Elapsed, Sleep, Turns, Waits, wait};
 use crate::platform::Instant;
 use crate::sync::parking::{Thread, current};
+use crate::sync::{AtomicBool, Ordering};
 use crate::ticks::NEVER;
 use crate::timer::{Hub, Shard};
 use crate::{Expired, Key, ScheduleErrorKind, Timer};
@@ -390,14 +391,16 @@ impl<S: Source> Delayed<S> {
     /// Blocks the thread until `poll` is ready. The thread wakes itself in time: it needs the worker
     /// only if the clock does not say how long to wait.
     fn block<R>(&mut self, mut poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>) -> R {
-        let waker = Waker::from(Arc::new(Unparks(current())));
+        let unparks = Arc::new(Unparks { thread: current(), is_woken: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&unparks));
         let mut context = Context::from_waker(&waker);
         loop {
+            unparks.is_woken.swap(false, Ordering::Acquire);
             if let Poll::Ready(output) = poll(self, &mut context) {
                 self.give_up();
                 return output;
             }
-            self.hub().park_until(self.sleep.tick());
+            self.hub().park_until(self.sleep.tick(), &unparks.is_woken);
         }
     }
 
@@ -609,11 +612,16 @@ impl<S: Source> futures_core::Stream for Delayed<S> {
     }
 }
 
-struct Unparks(Thread);
+struct Unparks {
+    thread: Thread,
+    /// Since the thread looked last.
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unparks {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 

@@ -17,7 +17,9 @@ use alloc::boxed::Box;
 /// | blocks, and needs a thread that waits in [`recv`](crate::Delayed::recv) or its kin | lets that thread go on in time nevertheless: it wakes itself |
 /// | has a task when the timer is stopped | lets it run, once; a repeating timeout has ended as [`Fired`](crate::Status::Fired) |
 ///
-/// The worker drops the executor when it has ended and no clone of the timer is left.
+/// Whoever lets go of the timer last drops the executor: the worker as it ends, or the thread that
+/// drops the last clone, which may run a task of this executor. So an executor has a handle of its
+/// pool, and not a pool that waits for its threads as it is dropped.
 ///
 /// ```
 /// use std::thread;

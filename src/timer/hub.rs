@@ -9,7 +9,7 @@ use super::stats::Counters;
 use crate::panics::{Payload, catch, swallow};
 use crate::platform::{Instant, process_id};
 use crate::sync::parking::{park, park_timeout};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::ticks::{NEVER, Ticks};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -141,12 +141,17 @@ impl Hub {
 
     /// Parks this thread until tick `until`, or for as long after that as the worker may wait for
     /// others, whatever the worker does meanwhile: it may be in the executor, which waits for this
-    /// thread.
-    pub(crate) fn park_until(&self, until: u64) {
+    /// thread. Does not park it if `is_woken`: foreign code that parks, as the clock may, takes
+    /// what was to unpark this thread later.
+    pub(crate) fn park_until(&self, until: u64, is_woken: &AtomicBool) {
         if self.is_past(until) {
             return;
         }
-        match self.left(until, self.park.latest_with(until)) {
+        let left = self.left(until, self.park.latest_with(until));
+        if is_woken.load(Ordering::Acquire) {
+            return;
+        }
+        match left {
             Left::Nothing => {}
             Left::Until(instant) => {
                 park_timeout(instant.saturating_duration_since(Instant::now()));

@@ -146,9 +146,9 @@ impl Life {
         self.stopped.notify_all();
     }
 
-    /// Stops the timer, and drops what is left. Waits for the worker if this thread may.
-    pub(super) fn end(&self) {
-        self.drop_all(self.stop(self.may_wait()));
+    /// Stops the timer, as [`stop`](Self::stop) does, and drops what is left.
+    pub(super) fn end(&self, waits: Option<Waits>) {
+        self.drop_all(self.stop(waits));
         // A driver's turn may have ended in between.
         self.drop_left();
     }
@@ -204,7 +204,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.life.end();
+        self.life.end(self.life.may_wait());
         if !self.life.has_driver {
             ALIVE.fetch_sub(1, Relaxed);
         }

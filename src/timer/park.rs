@@ -160,9 +160,10 @@ impl Park {
         Self { slack, state: Mutex::new(Rank::Park, state), told, settled }
     }
 
-    /// Returns the latest tick at which a timeout may fire that is due at tick `first`.
+    /// Returns the latest tick at which a timeout may fire that is due at tick `first`: one that
+    /// comes, unless `first` never does.
     pub(super) fn latest_with(&self, first: u64) -> u64 {
-        first.saturating_add(self.slack)
+        first.saturating_add(self.slack).min((NEVER - 1).max(first))
     }
 
     /// Returns the last of `ticks` for which what is due at tick `first` may wait; `first` itself if
@@ -439,6 +440,16 @@ mod tests {
         // When the clock has come to its deadline, nobody else may tell the worker.
         let told = deadlines.map(|deadline| is_told(7, Left::Unknown, deadline));
         assert_eq!(told, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn what_never_comes_is_not_waited_for_with_what_does() {
+        let park = Park::new(16);
+        assert_eq!(park.latest_with(NEVER), NEVER);
+        for first in NEVER - 20..NEVER {
+            assert_eq!(park.last_with(first, [NEVER]), first);
+        }
+        assert_eq!(park.last_with(NEVER - 9, [NEVER - 3, NEVER]), NEVER - 3);
     }
 
     #[test]

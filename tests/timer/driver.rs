@@ -686,6 +686,33 @@ fn dropping_what_runs_the_driver_ends_the_timer() {
     assert!(timer.is_stopped());
 }
 
+/// The thread that stops the timer may need this one, if the waker has no room.
+#[test]
+fn dropping_the_driver_waits_for_no_thread_that_stops_the_timer() {
+    struct Held(Gate);
+
+    impl Wake for Held {
+        fn wake(self: Arc<Self>) {
+            self.0.pass();
+        }
+    }
+
+    returns("the drop of the driver", || {
+        let Driven { timer, mut driver, .. } = Driven::new();
+        driver.turn();
+        let gate = Gate::default();
+        let waker = Waker::from(Arc::new(Held(gate.clone())));
+        let mut sleep = Box::pin(timer.sleep(ms(10)));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        thread::scope(|scope| {
+            scope.spawn(|| timer.stop().expect("outside"));
+            gate.reached();
+            drop(driver);
+            gate.open();
+        });
+    });
+}
+
 #[test]
 fn queues_and_futures_work_on_a_driver_inside_a_runtime() {
     smol::block_on(async {

@@ -10,8 +10,8 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status,
-    StopError, Timeout, Timer, delay_channel,
+    DelayQueue, DelayReceiver, DelaySender, ManualClock, MissedTick, Next, Run, ScheduleErrorKind,
+    Status, StopError, Timeout, Timer, delay_channel,
 };
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
@@ -694,6 +694,28 @@ fn a_thread_that_waits_for_a_value_wakes_itself() {
         assert_eq!(queue.recv().map(|due| due.map(|due| due.value)), Some(Ok(7)));
         queue.insert(8, Duration::from_secs(3_600));
         assert!(queue.recv_timeout(ms(5)).is_some_and(|due| due.is_err()));
+    });
+}
+
+#[test]
+fn a_clock_that_parks_the_thread_takes_no_wake_up_of_a_value() {
+    returns("a thread that waits for a value", || {
+        let sends = Arc::new(Mutex::new(None::<DelaySender<u32>>));
+        let taken = Arc::clone(&sends);
+        let clock = OddClock::new(Instant::now).waiting(move |left| {
+            if let Some(sender) = taken.lock().unwrap().take() {
+                let sends = thread::spawn(move || drop(sender.insert(2, Duration::ZERO)));
+                sends.join().expect("it sends");
+                // As what waits for a lock or a message does. That is for the value.
+                thread::park();
+            }
+            Some(left)
+        });
+        let (timer, _driver) = Timer::builder().clock(clock).build_driven().expect("in range");
+        let (sender, mut receiver) = delay_channel(&timer);
+        sender.insert(1, Duration::from_secs(3_600)).expect("it is open");
+        *sends.lock().unwrap() = Some(sender);
+        assert_eq!(receiver.recv().expect("there are two").expect("it runs").value, 2);
     });
 }
 
