@@ -168,6 +168,10 @@ impl Bucket {
                 None => self.many = None,
                 seen => **many = Many { seen, ..Many::default() },
             }
+        } else if 4 * many.chunks.len() < many.chunks.capacity() {
+            // Once for many that were taken out.
+            many.chunks.shrink_to(2 * many.chunks.len());
+            many.forget_looks();
         }
         chunk
     }
@@ -420,7 +424,8 @@ impl Bucket {
         let check_firsts = |firsts: &Firsts, entries: &[Entry]| {
             for (first, block) in firsts.each.iter().zip(entries.chunks(BLOCK)) {
                 let at = block.iter().position(|entry| entry.is(first.index, first.stamp));
-                assert!(at.is_some() || arena.is_stale(*first), "it is there, or was taken back");
+                let is_nothing = first.index == NOTHING.index;
+                assert!(at.is_some() || is_nothing, "it is there");
                 let is_one = first.index != NOTHING.index;
                 for (place, &entry) in block.iter().enumerate() {
                     let is_after = (first.deadline, at) <= (entry.deadline, Some(place));
@@ -468,6 +473,15 @@ impl Many {
         if LOOKS_PER_CHUNK * (self.chunks.len() + CHUNK) < self.looks.len() {
             (self.looks, self.looked) = (BinaryHeap::new(), 0);
         }
+    }
+
+    /// Forgets the looks at chunks that are gone.
+    fn forget_looks(&mut self) {
+        steps::count(self.looks.len());
+        let mut looks = core::mem::take(&mut self.looks);
+        looks.retain(|look| self.place(look.0.1).is_some());
+        looks.shrink_to_fit();
+        self.looks = looks;
     }
 
     /// Returns the place of a chunk, if it is still there.
@@ -518,12 +532,16 @@ impl Many {
     }
 
     /// Keeps what was seen of the last chunk, whose last entry had this index and stamp and was
-    /// taken out, so that these entries are left. The block of that entry may have noted it: then it
-    /// counts as stale.
+    /// taken out, so that these entries are left.
     fn take_back(&mut self, index: u32, stamp: u32, entries: &[Entry]) {
         let seen = self.seen.as_mut().filter(|seen| seen.last.is(index, stamp));
-        if let (Some(seen), Some(&last)) = (seen, entries.last()) {
-            (seen.len, seen.last) = (entries.len(), last);
+        let (Some(seen), Some(&last)) = (seen, entries.last()) else { return };
+        (seen.len, seen.last) = (entries.len(), last);
+        let block = entries.len() / BLOCK;
+        if seen.firsts.each[block].is(index, stamp) {
+            // No sweep comes by, so it could outlive its stamp.
+            let left = earliest(&entries[block * BLOCK..]);
+            seen.firsts.note(block, left.map(|(_, first)| first));
         }
     }
 
@@ -575,6 +593,16 @@ impl Firsts {
         }
     }
 
+    /// Notes what comes first in a block.
+    fn note(&mut self, block: usize, first: Option<Entry>) {
+        self.each[block] = first.unwrap_or(NOTHING);
+        self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
+        if self.each[self.at].deadline == u64::MAX {
+            let is_there = |first: &Entry| first.index != NOTHING.index;
+            self.at = self.each.iter().position(is_there).unwrap_or(0);
+        }
+    }
+
     /// Returns the live entry that comes first, if it is due by `until` and `work` does not end
     /// before. Otherwise returns a tick before which nothing is due. None if all entries are stale.
     fn first<T>(
@@ -610,12 +638,7 @@ impl Firsts {
                 _ => first_live(block, arena),
             };
             passed += 1;
-            self.each[self.at] = next.unwrap_or(NOTHING);
-            self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
-            if self.each[self.at].deadline == u64::MAX {
-                let is_there = |first: &Entry| first.index != NOTHING.index;
-                self.at = self.each.iter().position(is_there).unwrap_or(0);
-            }
+            self.note(self.at, next);
         }
     }
 }
@@ -1032,6 +1055,16 @@ mod tests {
             assert_eq!((bucket.chunks(), stale), (left, left - 1));
         }
         assert_eq!(earliest(&mut bucket, &arena, &mut stale), Some(7));
+    }
+
+    #[test]
+    fn the_list_of_chunks_goes_with_them() {
+        let few = 2 * CHUNK as u32;
+        let mut bucket = bucket(100 * CHUNK);
+        retain(&mut bucket, |index| index < few && index % CHUNK as u32 == 0);
+        check(&bucket, [0, CHUNK as u32]);
+        assert_eq!(bucket.chunks(), 2);
+        assert!(bucket.memory() < 1 << 10, "{}", bucket.memory());
     }
 
     /// Chunks come and go for ever behind one that comes first, and each is looked at.

@@ -140,11 +140,12 @@ impl<E: Default> Growing<E> {
         first.iter_mut().chain(moved.unwrap_or_default())
     }
 
-    /// Makes room for `additional` elements, at once, if there is enough memory.
+    /// Makes room for `additional` elements, at once, if there is enough memory. Does nothing if
+    /// there is room.
     pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
-        self.settle();
-        let len = self.first.len().saturating_add(additional);
+        let len = self.len().saturating_add(additional);
         if len > limit(self.room()) {
+            self.settle();
             self.first.try_reserve(with_room(len) - self.first.len())?;
             self.next = None;
             self.limit = limit(self.first.capacity());
@@ -155,6 +156,7 @@ impl<E: Default> Growing<E> {
     /// Writes the room that is left, so that the system provides its pages now, and not to whoever
     /// pushes.
     pub(crate) fn write_room(&mut self) {
+        self.settle();
         let len = self.first.len();
         self.first.resize_with(self.first.capacity(), E::default);
         self.first.truncate(len);
@@ -270,6 +272,21 @@ mod tests {
             array.push(array.len() as u64);
             each(array);
         }
+    }
+
+    #[test]
+    fn room_that_is_there_is_made_without_a_step() {
+        let mut array = Growing::new();
+        grow(&mut array, 2 * MANY, |_| ());
+        while array.next().len() <= array.first().len() {
+            array.push(array.len() as u64);
+        }
+        let (before, moved) = (crate::steps::steps(), array.first().len());
+        array.try_reserve(MANY / 2).expect("there is room");
+        assert_eq!((crate::steps::steps() - before, array.first().len()), (0, moved));
+        assert_holds_its_numbers(&array);
+        array.write_room();
+        assert_holds_its_numbers(&array);
     }
 
     fn assert_holds_its_numbers(array: &Growing<u64>) {

@@ -53,12 +53,13 @@ use within::Choices;
 /// - Every value leaves once: expired, cancelled, drained, or dropped with the wheel.
 /// - A jump in time costs what comes due in it, and not its length.
 /// - Memory stays within a constant factor of the most timeouts that were pending at once since the
-///   last [`shrink_to_fit`](Self::shrink_to_fit), however many operations there were.
+///   last [`shrink_to_fit`](Self::shrink_to_fit), however many operations there were. The places
+///   that it kept count as timeouts.
 /// - No call panics, unless memory runs out, or the wheel would hold more than 2^32 - 1 timeouts.
 /// - The cost of a call does not grow with what the wheel holds or has held, unless the call says
 ///   so in a sentence that begins with "Cost". In such a sentence, n is the number of pending
 ///   timeouts, p is the most that were pending at once since the last
-///   [`shrink_to_fit`](Self::shrink_to_fit), and "if hashed" means a hashed wheel of that many
+///   [`shrink_to_fit`](Self::shrink_to_fit), with the places that it kept, and "if hashed" means a hashed wheel of that many
 ///   buckets. What earlier calls left to do may come in one call, which "amortised" leaves out.
 ///
 /// ```
@@ -993,7 +994,7 @@ impl<T> Wheel<T> {
     /// leaves this to the system's allocator, which moves whole pages and copies nothing. Another
     /// allocator may copy.
     ///
-    /// Cost: O(n).
+    /// Cost: O(n + p).
     pub fn reserve(&mut self, additional: usize) {
         // If there is no room now, `schedule` asks again when it needs it.
         let _ = self.try_reserve(additional);
@@ -1182,6 +1183,25 @@ mod tests {
     fn modes() -> impl Iterator<Item = Mode> {
         let modes = ["hierarchical:2", "hierarchical:64", "hashed:1", "hashed:8", "hashed:512"];
         modes.into_iter().map(|mode| mode.parse().expect("a mode"))
+    }
+
+    #[test]
+    fn what_was_taken_back_stays_out_when_stamps_come_round() {
+        const FAR: u64 = (1 << 40) + 1_000;
+        let mut wheel = Wheel::with_capacity(Mode::hierarchical(), 2 * MOST_ALONE);
+        wheel.schedule(5, 0);
+        (0..70).for_each(|value| _ = wheel.schedule(FAR, value));
+        assert!(wheel.expire(5).is_some());
+        // The 72nd.
+        let first = wheel.schedule(FAR - 5, 0);
+        assert_eq!(wheel.next_deadline(), Some(FAR - 5));
+        assert!(wheel.cancel(first).is_some());
+        wheel.check();
+        wheel.arena.set_stamp(71);
+        // In the same place.
+        let last = wheel.schedule(1 << 50, 7);
+        assert_eq!((wheel.deadline(last), wheel.next_deadline()), (Some(1 << 50), Some(FAR)));
+        wheel.check();
     }
 
     #[test]

@@ -307,6 +307,9 @@ impl Ready {
         let len = bucket.len();
         self.end = self.sorted.len() + len;
         steps::count(len);
+        // Many short digits would be many looks at each entry.
+        let (all, bits) = (bits * digits, bits.max(FEWEST_BITS));
+        let digits = all.div_ceil(bits);
         // Sorting by a digit looks at all its counters, so it is worth it only for enough entries.
         let most = 4 * len / digits as usize;
         let entries = &mut self.sorted;
@@ -571,6 +574,8 @@ const MOST_INSERTED: usize = 2 * CHUNK;
 const MOST_PASSED: usize = 16;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
+/// The bits of the shortest digit to sort by.
+const FEWEST_BITS: u32 = 6;
 /// So few that to read them ahead costs more than it saves.
 const NOT_READ: usize = 8;
 /// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
