@@ -56,7 +56,7 @@ impl Alarm {
         self.lock().told = None;
         let now = reached_now();
         // This wakes tasks, so nothing is locked.
-        let next = turn_at(now, || driver.turn());
+        let next = turn_at(self.runtime.id(), now, || driver.turn());
         if driver.is_stopped() {
             return Poll::Ready(());
         }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tickwheel::Clock;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 
 /// A [`Clock`] that tells the time of a runtime: it stands still while that runtime's clock is
 /// paused, and moves with it.
@@ -33,7 +33,6 @@ use tokio::runtime::Handle;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokioClock {
-    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "one clock for all"))]
     runtime: Handle,
 }
 
@@ -73,18 +72,21 @@ pub(crate) struct OwnClock(pub(crate) TokioClock);
 
 impl Clock for OwnClock {
     fn now(&self) -> Instant {
-        TURN.get().unwrap_or_else(|| self.0.now())
+        match TURN.get() {
+            Some((runtime, now)) if runtime == self.0.runtime.id() => now,
+            _ => self.0.now(),
+        }
     }
 }
 
-/// Takes a turn of a driver, at an instant that has passed.
-pub(crate) fn turn_at<R>(now: tokio::time::Instant, turn: impl FnOnce() -> R) -> R {
-    let _ends = EndsTurn(TURN.replace(Some(now.into_std())));
+/// Takes a turn of the driver of `runtime`, at an instant that has passed.
+pub(crate) fn turn_at<R>(runtime: Id, now: tokio::time::Instant, turn: impl FnOnce() -> R) -> R {
+    let _ends = EndsTurn(TURN.replace(Some((runtime, now.into_std()))));
     turn()
 }
 
 /// Tells the thread the time that it was told before.
-struct EndsTurn(Option<Instant>);
+struct EndsTurn(Option<(Id, Instant)>);
 
 impl Drop for EndsTurn {
     fn drop(&mut self) {
@@ -93,8 +95,9 @@ impl Drop for EndsTurn {
 }
 
 thread_local! {
-    /// The time, while this thread takes a turn of a driver.
-    static TURN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The time in a runtime, while this thread takes a turn of its driver. What that wakes may poll
+    /// a sleep of another.
+    static TURN: Cell<Option<(Id, Instant)>> = const { Cell::new(None) };
 }
 
 /// Returns whether the timer of the runtime that this thread is in has come to `instant`.

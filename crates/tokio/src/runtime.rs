@@ -149,7 +149,7 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     let told = Arc::clone(&alarm);
     driver.on_wake(move |at| told.tell(at.into()));
     // From now on the alarm is told, whenever the task that drives has its first turn.
-    turn_at(reached_now(), || driver.turn());
+    turn_at(runtime, reached_now(), || driver.turn());
     let driven = Arc::new(Driven {
         runtime,
         timer,
@@ -158,12 +158,13 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     });
     all.retain(|_, driven| 0 < driven.strong_count());
     all.insert(runtime, Arc::downgrade(&driven));
-    drop(all);
     let owned = Arc::clone(&driven);
+    // Before others find the timer: nothing else would wake their sleeps.
     handle.spawn(async move {
         let _owned = owned;
         poll_fn(|context| alarm.poll_turn(&mut driver, context)).await;
     });
+    drop(all);
     if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {
         // This takes the place of the driver in the slot of this worker from which no other takes
         // it: the task that spawns both may block.

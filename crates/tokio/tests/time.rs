@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Once, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, Once, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel::Timer;
@@ -86,6 +86,36 @@ fn panicked_in(body: impl FnOnce()) -> String {
     });
     panics(body);
     FILE.take()
+}
+
+/// A sleep of another runtime, which its waker polls.
+struct Polls {
+    sleep: Mutex<Sleep>,
+    is_ready: AtomicBool,
+}
+
+impl Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        let is_ready = poll(&mut *self.sleep.lock().unwrap()).is_ready();
+        self.is_ready.store(is_ready, SeqCst);
+    }
+}
+
+#[test]
+fn in_a_turn_of_another_runtime_a_sleep_goes_by_its_own_clock() {
+    // It does not run, so no time passes.
+    let (stands, other) = (paused(), current_thread());
+    let sleep = Mutex::new(sleep_of(&stands, ms(5)));
+    let polls = Arc::new(Polls { sleep, is_ready: AtomicBool::new(false) });
+    other.block_on(async {
+        let mut first = time::sleep(ms(20));
+        let waker = Waker::from(Arc::clone(&polls));
+        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+        while Arc::strong_count(&polls) > 2 {
+            time::sleep(ms(10)).await;
+        }
+    });
+    assert!(!polls.is_ready.load(SeqCst), "no time has passed");
 }
 
 #[test]
