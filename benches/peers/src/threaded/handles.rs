@@ -1,6 +1,6 @@
 //! Timers that run a task, and give a handle that cancels it.
 
-use super::{Task, Threaded, counted};
+use super::{FAR, Task, Threaded, counted};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -83,7 +83,7 @@ impl Handles for AmongOthers {
 
     fn enter(&self) {
         let _turn = self.1.lock().expect("no panics");
-        let once = || self.cancel(self.schedule(Duration::from_secs(30), counted()));
+        let once = || self.cancel(self.schedule(FAR, counted()));
         once();
         thread::scope(|scope| scope.spawn(once).join().expect("no panics"));
     }

@@ -43,8 +43,17 @@ pub(crate) type Task = Box<dyn FnOnce() + Send>;
 /// Timeouts that fired which were to be cancelled.
 pub(crate) static FIRED: AtomicU64 = AtomicU64::new(0);
 
+/// Returns how many of them were early for sure, since a measurement `began`: none is due before it
+/// has taken as long as such a timeout does.
+pub(crate) fn early(began: Instant) -> u64 {
+    if began.elapsed() < FAR { FIRED.load(Relaxed) } else { 0 }
+}
+
 /// A task that counts itself. It captures something, as tasks do.
 fn counted() -> impl FnOnce() + Send + 'static {
     let fired = &FIRED;
     move || _ = fired.fetch_add(1, Relaxed)
 }
+
+/// How long a timeout that is to be cancelled takes.
+pub(crate) const FAR: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use crate::case::Sample;
 use crate::log::{Fault, Faults};
-use crate::threaded::{FIRED, Threaded};
+use crate::threaded::{FAR, Threaded, early};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 /// One burst alone, and one while another thread cancels and schedules without a rest.
 pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
+    let began = Instant::now();
     let timer = T::new();
     let (alone, mut lost) = until_all_ran(&timer, timeouts, |_| ());
     let ends = AtomicBool::new(false);
@@ -28,7 +29,7 @@ pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
     lost += lost_again;
     let mut faults = Faults::default();
     faults.add(Fault::Lost, lost as u64);
-    faults.add(Fault::Early, FIRED.load(Relaxed));
+    faults.add(Fault::Early, early(began));
     let mut sample = Sample { faults, ..Sample::default() };
     let mut add = |name: &str, nanos: Option<f64>| {
         sample.values.extend(nanos.map(|nanos| (name.to_owned(), nanos)));
@@ -100,5 +101,3 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// After which a timeout counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-const FAR: Duration = Duration::from_secs(30);

@@ -3,7 +3,7 @@
 use crate::case::Sample;
 use crate::log::{Fault, Faults};
 use crate::random::Delays;
-use crate::threaded::{FIRED, Threaded};
+use crate::threaded::{FAR, Threaded, early};
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Timeouts that are scheduled and cancelled by several threads at once.
 pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
+    let began = Instant::now();
     let timer = T::new();
     let warm = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
@@ -22,7 +23,7 @@ pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Samp
                 scope.spawn(|| {
                     let mut replace = timer.replacer();
                     let mut kept: Vec<_> = (0..KEPT).map(|_| T::Slot::default()).collect();
-                    let mut round = || kept.iter_mut().for_each(|slot| replace(slot, DELAY));
+                    let mut round = || kept.iter_mut().for_each(|slot| replace(slot, FAR));
                     (0..10).for_each(|_| round());
                     warm.wait();
                     let mut rounds = 0;
@@ -45,7 +46,7 @@ pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Samp
     });
     let each = elapsed.as_nanos() as f64 / done as f64;
     let mut faults = Faults::default();
-    faults.add(Fault::Early, FIRED.load(Relaxed));
+    faults.add(Fault::Early, early(began));
     let values = [
         ("schedule + cancel", each),
         ("behind", behind(&timer).as_nanos() as f64),
@@ -60,6 +61,7 @@ pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Samp
 pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
     const MOST: u64 = 1 << 40;
     let histogram = || Histogram::<u64>::new_with_max(MOST, 3).expect("three digits");
+    let began = Instant::now();
     let timer = T::new();
     let begin = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
@@ -75,7 +77,7 @@ pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> 
                     while !stop.load(Relaxed) {
                         for slot in &mut kept {
                             let start = Instant::now();
-                            replace(slot, DELAY);
+                            replace(slot, FAR);
                             calls.saturating_record(start.elapsed().as_nanos() as u64);
                         }
                     }
@@ -94,7 +96,7 @@ pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> 
         started.elapsed()
     });
     let mut faults = Faults::default();
-    faults.add(Fault::Early, FIRED.load(Relaxed));
+    faults.add(Fault::Early, early(began));
     let at = |share| calls.value_at_quantile(share) as f64;
     let each = elapsed.as_nanos() as f64 / calls.len() as f64;
     let values = [
@@ -159,8 +161,6 @@ const KEPT: usize = 1_000;
 
 /// The same of many threads.
 const FEW_KEPT: usize = 100;
-
-const DELAY: Duration = Duration::from_secs(30);
 
 /// The longest delay.
 const LONGEST: Duration = Duration::from_millis(200);
