@@ -200,7 +200,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// that they fall in and for small tables of their keys. Writes the room for values, as
     /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
     ///
-    /// Cost: O(n + p).
+    /// Cost: O(n + p + additional).
     pub fn reserve(&mut self, additional: usize) {
         // If there is no room now, `insert` asks again when it needs it.
         let room = self.wheel.try_reserve(additional);

@@ -981,6 +981,29 @@ fn stop_waits_until_all_is_written_though_the_drop_of_the_driver_did_not() {
     });
 }
 
+/// The last clone goes inside of a task, where nothing waits.
+#[test]
+fn the_drop_of_a_driver_that_goes_last_waits_until_all_is_written() {
+    let disk = Disk::default();
+    let (timer, mut driver) = Timer::builder().record(disk.file()).build_driven().unwrap();
+    let last = timer.clone();
+    timer.schedule(Duration::ZERO, move || drop(last)).unwrap();
+    drop(timer);
+    let stopped = disk.stop();
+    while !driver.is_stopped() {
+        driver.turn();
+    }
+    let disk = &disk;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            drop(driver);
+            assert!(disk.text().ends_with(",end,,\n") && disk.0.is_closed.load(SeqCst));
+        });
+        thread::sleep(ms(20));
+        drop(stopped);
+    });
+}
+
 #[test]
 fn a_timer_that_is_not_recorded_says_so() {
     assert_eq!(Timer::new().recorded(), None);

@@ -129,7 +129,7 @@ impl<T> Delayed<Wheel<T>> {
     /// Makes room for `additional` values more, and writes it, as
     /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
     ///
-    /// Cost: O(n + p).
+    /// Cost: O(n + p + additional).
     pub fn reserve(&mut self, additional: usize) {
         self.source.reserve(additional);
     }

@@ -61,9 +61,10 @@ use core::task::{Poll, Waker};
 ///   due in a suspend fires when that wait is over, late by the whole suspend. An event loop that
 ///   has to fire it earlier waits for 10 s at most, say, and turns. So does the future that `run`
 ///   is given: it may end earlier than the instant.
-/// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does, but waits for
-///   nobody. Sleeps, receivers and queues end with [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling
-///   gives the task back. A runtime that shuts down drops its tasks, and so the driver.
+/// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does, but does not
+///   wait for a thread that stops it. Sleeps, receivers and queues end with
+///   [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling gives the task back. A runtime
+///   that shuts down drops its tasks, and so the driver.
 /// - **A driver that nobody turns** fires nothing, and nothing tells the caller: `Debug` of the
 ///   timer shows `turns: 0`, as [`wake_ups`](crate::TimerStats::wake_ups) does.
 /// - **A [`ManualClock`](crate::ManualClock)** does not wait for a driver: what came due fires in
@@ -252,6 +253,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // A thread that stops the timer may wait for this one, in a waker.
         self.life.end(None);
+        self.life.wait_for_recording();
         // The hook may hold what holds the timer.
         swallow(self.life.engine.hub.park.take_bell());
     }

@@ -141,6 +141,15 @@ impl Life {
         unfired
     }
 
+    /// Waits for the writer of a recording, if this thread may, unless another thread stops the
+    /// timer, and so does that.
+    pub(super) fn wait_for_recording(&self) {
+        if matches!(*lock(&self.phase), LifePhase::Stopped) {
+            let Engine { hub, .. } = &*self.engine;
+            hub.recording.end(&*hub.clock, self.may_wait().is_some());
+        }
+    }
+
     fn has_stopped(&self) {
         *lock(&self.phase) = LifePhase::Stopped;
         self.stopped.notify_all();

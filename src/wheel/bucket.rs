@@ -168,8 +168,9 @@ impl Bucket {
                 None => self.many = None,
                 seen => **many = Many { seen, ..Many::default() },
             }
-        } else if 4 * many.chunks.len() < many.chunks.capacity() {
-            // Once for many that were taken out.
+        } else if many.chunks.len() <= FEW_CHUNKS && many.chunks.capacity() > 4 * many.chunks.len()
+        {
+            // Once for many that were taken out, and while there is little to move.
             many.chunks.shrink_to(2 * many.chunks.len());
             many.forget_looks();
         }
@@ -477,6 +478,7 @@ impl Many {
 
     /// Forgets the looks at chunks that are gone.
     fn forget_looks(&mut self) {
+        self.limit_looks();
         steps::count(self.looks.len());
         let mut looks = core::mem::take(&mut self.looks);
         looks.retain(|look| self.place(look.0.1).is_some());
@@ -728,6 +730,9 @@ const MOVED: usize = 16;
 
 /// Entries of an only chunk that a look goes through as a whole.
 const FEW: usize = 64;
+
+/// So few chunks that their list is cheap to move.
+const FEW_CHUNKS: usize = 64;
 
 /// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
 /// gone.

@@ -994,7 +994,7 @@ impl<T> Wheel<T> {
     /// leaves this to the system's allocator, which moves whole pages and copies nothing. Another
     /// allocator may copy.
     ///
-    /// Cost: O(n + p).
+    /// Cost: O(n + p + additional).
     pub fn reserve(&mut self, additional: usize) {
         // If there is no room now, `schedule` asks again when it needs it.
         let _ = self.try_reserve(additional);
