@@ -46,7 +46,8 @@ pub(crate) static FIRED: AtomicU64 = AtomicU64::new(0);
 /// Returns how many of them were early for sure, since a measurement `began`: none is due before it
 /// has taken as long as such a timeout does.
 pub(crate) fn early(began: Instant) -> u64 {
-    if began.elapsed() < FAR { FIRED.load(Relaxed) } else { 0 }
+    let fired = FIRED.load(Relaxed);
+    if began.elapsed() < FAR { fired } else { 0 }
 }
 
 /// A task that counts itself. It captures something, as tasks do.
