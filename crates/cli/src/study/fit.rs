@@ -40,9 +40,9 @@ pub enum Unfit {
 /// Returns all reasons against the trace of `plan`, and the number of timeouts that are pending at
 /// its end, if this number still grows.
 ///
-/// A wheel under the trace handles the ends of these timeouts after the last operation, when
-/// nothing is scheduled any more. If such ends are few beside the operations, the trace has most of
-/// what the program does, even if it is shorter than every delay.
+/// A wheel under the trace handles the ends of these timeouts after the trace, when nothing is
+/// scheduled any more. If such ends are few beside the operations, the trace has most of what the
+/// program does, even if it is shorter than every delay.
 pub(super) fn look(
     plan: &Plan,
     span_ms: u64,
@@ -61,8 +61,18 @@ pub(super) fn look(
     let Some((first, last)) = plan.calls.first().zip(plan.calls.last()) else {
         return (found, None);
     };
-    let before = first.now + (last.now - first.now) / 4 * 3;
-    let [before, at_end] = [before, last.now].map(|tick| pending(plan, tick));
+    let calls = plan.calls.len();
+    let before = match first.now + (last.now - first.now) / 4 * 3 {
+        tick if first.now < tick => {
+            pending(plan, plan.calls.partition_point(|call| call.now <= tick), tick)
+        }
+        // In so few ticks, the order of the calls is all the time there is.
+        _ => {
+            let most = calls - calls / 4;
+            pending(plan, most, plan.calls[most - 1].now)
+        }
+    };
+    let at_end = pending(plan, calls, plan.end.unwrap_or(last.now));
     let is_growing = before * MOST_GROWTH.1 < at_end * MOST_GROWTH.0;
     let timeouts = plan.counts.timeouts();
     if FEWEST_OPERATIONS <= operations && operations < at_end * MOST_PENDING && is_growing {
@@ -78,10 +88,10 @@ pub(super) fn look(
     (found, (is_growing && timeouts < at_end * MOST_PENDING).then_some(at_end))
 }
 
-/// Returns the number of timeouts that are pending after all operations up to `tick`.
-fn pending(plan: &Plan, tick: u64) -> u64 {
+/// Returns the number of timeouts that are pending at `tick`, after so many calls.
+fn pending(plan: &Plan, calls: usize, tick: u64) -> u64 {
     let mut deadlines = vec![None; plan.places];
-    for call in plan.calls.iter().take_while(|call| call.now <= tick) {
+    for call in &plan.calls[..calls] {
         match call.kind {
             Kind::Schedule | Kind::Reschedule => {
                 deadlines[call.place as usize] = Some(call.deadline);

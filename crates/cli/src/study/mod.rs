@@ -33,8 +33,8 @@
 //! 1. The study rejects a trace that has few operations, is too short for its delays, or has lost
 //!    operations. It says so before it measures anything: see [`Unfit`].
 //! 2. It counts the work of each configuration: wake-ups, timeouts handled, buckets visited, far
-//!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not.
-//!    They choose the tick, and leave out hopeless configurations.
+//!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not,
+//!    and with either driver. They choose the tick, and leave out hopeless configurations.
 //! 3. It measures the other configurations at that tick, in processor time. Each round runs all of
 //!    them side by side with the default. Other programs only ever add to a time. So the cost by a
 //!    group of rounds is the sum of the least times of all parts of the trace, and each group gives
@@ -242,7 +242,9 @@ pub(crate) fn study_and_keep(
     let counted = plans.iter().flat_map(|plan| count(plan, &modes, options, &mut is_done));
     let candidates: Vec<_> = counted.collect();
     let gaps = trace.gaps();
-    let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, gaps, is_whole);
+    // At the resolution of the trace, which is as fit at every tick.
+    let in_ms = Plan::new(&operations, Tick::default(), end_ms);
+    let (unfit, growing) = fit::look(&in_ms, span_ms, &delays, gaps, is_whole);
     let path = Path::new(trace.name());
     let mut study = Study {
         trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
@@ -318,8 +320,7 @@ fn count(
     for mode in order {
         let times = options.slower;
         let work = cheapest.map(|(than, ns)| (ns * f64::from(times), Limit::Work { times, than }));
-        let (mut figures, stopped) =
-            work::count(plan, mode, options.driver, options.max_memory, work);
+        let (mut figures, stopped) = work::count(plan, mode, options.max_memory, work);
         figures.counted_score = match stopped {
             None => scale.counted(&figures, mode.buckets()),
             Some(_) => f64::INFINITY,

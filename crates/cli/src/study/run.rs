@@ -175,3 +175,45 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Driver, Observer, Run};
+    use crate::tick::NEVER;
+    use std::convert::Infallible;
+    use tickwheel::{Expired, steps};
+
+    /// The most units in one call, as a budget tells them.
+    #[derive(Default)]
+    struct Longest(usize);
+
+    impl Observer for Longest {
+        type Stopped = Infallible;
+
+        fn worked(&mut self, _now: u64, units: usize, _expired: Option<&Expired<u32>>) {
+            self.0 = self.0.max(units);
+        }
+    }
+
+    /// So what is counted without a cap is the work of a timer, too.
+    #[test]
+    fn a_timer_takes_the_same_steps_as_a_loop_in_shorter_calls() {
+        for mode in ["hierarchical:64", "hierarchical:2", "hashed:8", "hashed:1"] {
+            let [timer, wheel] = [Driver::Timer, Driver::Wheel].map(|driver| {
+                let mode = mode.parse().expect("a mode");
+                let mut run = Run::new(mode, driver, 0, Longest::default());
+                for value in 0..3_000 {
+                    let key = run.wheel.schedule(1 + u64::from(value) * 7919 % 5_000, value);
+                    if value % 7 == 0 {
+                        run.wheel.cancel(key);
+                    }
+                }
+                let before = steps();
+                let Ok(()) = run.drive(NEVER - 1);
+                (steps() - before, run.observer.0)
+            });
+            assert_eq!(timer.0, wheel.0, "{mode}");
+            assert!(timer.1 <= 128 && 128 < wheel.1, "{mode}: {} and {}", timer.1, wheel.1);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! A study as a table for people and as JSON for programs.
 
-use super::{Candidate, Configurations, Study};
+use super::{Candidate, Configurations, Driver, Study};
 use crate::units;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::ser::SerializeMap;
@@ -36,6 +36,8 @@ impl Study {
         let is_shown = |label| match label {
             "tick" => is_search,
             "stopped" => is_stopped,
+            // A timer caps its calls.
+            "  in the longest call" => self.options.driver == Driver::Wheel,
             _ => true,
         };
         let operations = if is_search { &[][..] } else { &OPERATIONS };

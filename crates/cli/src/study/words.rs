@@ -209,20 +209,28 @@ impl Study {
         candidate.mode == Mode::default() && candidate.tick == Tick::default()
     }
 
-    /// Says why the tick is not the shortest; empty if it is.
+    /// Says why the tick is not the shortest; empty if it is, or if the figures read the same.
     fn tick_reason(&self, baseline: &Candidate) -> String {
         let mut same = self.candidates.iter().filter(|other| other.mode == baseline.mode);
         let shortest = same.find(|other| other.stopped.is_none());
         let Some(shortest) = shortest.filter(|shortest| shortest.tick != baseline.tick) else {
             return String::new();
         };
-        format!(
-            " The tick is {} because it wakes up {} instead of {} at {}.",
-            baseline.tick,
-            count(baseline.figures.wakeups, "time"),
-            units::number(shortest.figures.wakeups),
-            shortest.tick,
-        )
+        // The counted score chose the tick, and is more than wake-ups.
+        let gain = shortest.figures.counted_score - baseline.figures.counted_score;
+        let wakes = |it: &Candidate| self.scale().parts(0.0, &it.figures)[1];
+        let reason = match gain / 2.0 < wakes(shortest) - wakes(baseline) {
+            true => format!(
+                "it wakes up {} instead of {}",
+                count(baseline.figures.wakeups, "time"),
+                units::number(shortest.figures.wakeups),
+            ),
+            false => match [baseline, shortest].map(Candidate::counted) {
+                [own, other] if own == other => return String::new(),
+                [own, other] => format!("its score by counted work is {own} instead of {other}"),
+            },
+        };
+        format!(" The tick is {} because {reason} at {}.", baseline.tick, shortest.tick)
     }
 
     /// Says what another choice would cost, if the baseline is as good as any; empty if that is not

@@ -36,7 +36,7 @@ pub struct Figures {
     pub wakeups: u64,
     /// Timeouts handed out, moved, or looked at in vain, as `expire_bounded` counts them.
     pub work: u64,
-    /// The most of this work in one call.
+    /// The most of this work in one call of `Wheel::expire`. A `Timer` caps its calls.
     pub longest_call: u64,
     /// Buckets taken apart or scanned.
     pub buckets_visited: u64,
@@ -62,7 +62,6 @@ pub struct Figures {
 pub(super) fn count(
     plan: &Plan,
     mode: Mode,
-    driver: Driver,
     most_memory: u64,
     most_work: Option<(f64, Limit)>,
 ) -> (Figures, Option<Limit>) {
@@ -81,7 +80,9 @@ pub(super) fn count(
         until_look: STEPS_PER_LOOK,
         next_look: 1,
     };
-    let mut run = Run::new(mode, driver, plan.places, counter);
+    // A timer takes the same steps in shorter calls. The last step of each may exceed the cap, and
+    // the wheel does not say by how much.
+    let mut run = Run::new(mode, Driver::Wheel, plan.places, counter);
     let stopped = run.advance(plan, 0..usize::MAX).err();
     run.observer.look_at(&run.wheel);
     (run.observer.figures, stopped)

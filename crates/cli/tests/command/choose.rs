@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use tickwheel::Mode;
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, report};
 use tickwheel_cli::study::{Configurations, Driver, Options, Progress, Study, study};
@@ -73,18 +74,26 @@ fn a_program_that_was_recorded_on_a_busy_machine_counts_as_on_a_quiet_one() {
     }
 }
 
+/// Each timeout is demoted, and then handed out.
 #[test]
-fn a_timer_caps_its_calls_and_a_wheel_does_not() {
+fn the_work_of_a_timer_is_counted_whole_and_only_a_wheel_shows_a_longest_call() {
     let mut csv = format!("{}\n", Trace::HEADER);
     (0..3_000).for_each(|key| csv += &format!("0,schedule,{key},{}\n", 10_000 + key % 7));
-    let longest = |driver| {
+    let found = |driver| {
         let options = Options { driver, time: Duration::ZERO, ..Options::default() };
         let trace = Trace::new("generated", Cursor::new(csv.clone())).unwrap();
-        let found = study(trace, &options, |_| ()).unwrap();
-        found.candidates[0].figures.longest_call
+        study(trace, &options, |_| ()).unwrap()
     };
-    assert_eq!(longest(Driver::Timer), 128);
-    assert!(1_000 < longest(Driver::Wheel));
+    let [timer, wheel] = [Driver::Timer, Driver::Wheel].map(found);
+    let counts = |study: &Study| -> Vec<_> {
+        let figures = study.candidates.iter().map(|it| &it.figures);
+        figures.map(|it| (it.work, it.longest_call)).collect()
+    };
+    assert_eq!(counts(&timer), counts(&wheel));
+    let (work, longest_call) = counts(&timer)[0];
+    assert!(6_000 <= work && 1_000 < longest_call, "{work}, {longest_call}");
+    let shows = [timer, wheel].map(|study| study.to_string().contains("in the longest call"));
+    assert_eq!(shows, [false, true]);
 }
 
 #[test]
@@ -188,6 +197,48 @@ fn a_trace_that_is_too_short_for_its_delays_is_told_before_anything_is_measured(
     }
 }
 
+/// A program that starts may do that much at one time, or at few.
+#[test]
+fn a_trace_of_an_instant_is_too_short_unless_its_timeouts_end_in_it() {
+    for (times, delay_ms, end, is_short) in [
+        (1, MONTH, "", true),
+        (4, MONTH, "", true),
+        (5, MONTH, "", true),
+        (1, MONTH, "cancel", false),
+        (1, 0, "", false),
+        (4, 1, "", false),
+        (1, 1_000, "1000,end,,\n", false),
+        (1, 1_000, "999,end,,\n", true),
+    ] {
+        let mut csv = format!("{}\n0,begin,,\n", Trace::HEADER);
+        for key in 0..5_000 {
+            let now = key * times / 5_000;
+            csv += &format!("{now},schedule,{key},{delay_ms}\n");
+            if end == "cancel" {
+                csv += &format!("{now},cancel,{key},\n");
+            }
+        }
+        if end != "cancel" {
+            csv += end;
+        }
+        let unfit = replayed(csv, Tick::default()).unfit;
+        assert_eq!(!unfit.is_empty(), is_short, "{times} {delay_ms} {end}: {unfit:?}");
+    }
+}
+
+/// All timeouts of a trace are pending at its end if it ends in the first tick.
+#[test]
+fn a_trace_shorter_than_a_tick_is_as_fit_as_at_a_shorter_one() {
+    for (delay_ms, is_short) in [(1_000, false), (MONTH, true)] {
+        let lines = (0..5_000).map(|key| format!("{},schedule,{key},{delay_ms}\n", 100 * key));
+        let csv = format!("{}\n{}", Trace::HEADER, lines.collect::<String>());
+        for tick in ["1ms", "1h"] {
+            let unfit = replayed(csv.clone(), tick.parse().unwrap()).unfit;
+            assert_eq!(!unfit.is_empty(), is_short, "{delay_ms} {tick}: {unfit:?}");
+        }
+    }
+}
+
 /// A cache moves its timeouts of a day again and again. A recording of minutes sees none of them
 /// end, and yet has most of what the program does.
 #[test]
@@ -249,8 +300,8 @@ fn a_trace_with_many_losses_is_told() {
         let choice = json(&[&path]);
         let verdict = choice["verdict"].as_str().unwrap();
         let told = verdict.starts_with(
-            "Cannot tell: the trace has lost too many operations, and the trace is too short for its \
-             delays. 21 operations are missing, beside 2,000 that are there. Record to a faster disk",
+            "Cannot tell: the trace has lost too many operations. 21 operations are missing, \
+             beside 2,000 that are there. Record to a faster disk",
         );
         assert_eq!(told, is_told, "{verdict}");
     }
@@ -409,6 +460,13 @@ fn counted(csv: &str, max_lateness: Duration) -> Study {
     study(trace, &options, |_| ()).unwrap()
 }
 
+/// Replays a trace in the default mode at one tick, and measures nothing.
+fn replayed(csv: String, tick: Tick) -> Study {
+    let configurations = Configurations::Given { modes: vec![Mode::default()], tick };
+    let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
+    study(Trace::new("generated", Cursor::new(csv)).unwrap(), &options, |_| ()).unwrap()
+}
+
 fn operations(shape: Shape, operations: u64) -> impl Iterator<Item = Operation> {
     Generator::new(shape, Size { operations, ..Size::default() }, 5)
 }
@@ -455,3 +513,5 @@ fn command(arguments: &[&str]) -> Command {
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
+
+const MONTH: u64 = 30 * 86_400_000;

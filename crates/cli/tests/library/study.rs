@@ -8,7 +8,8 @@ use tickwheel::{Mode, Ticks, Timer, Wheel};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::plot;
 use tickwheel_cli::study::{
-    Budget, Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit, study,
+    Budget, Candidate, Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit,
+    study,
 };
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
@@ -352,25 +353,30 @@ fn what_was_not_measured_is_not_said_to_be_measured() {
 
 #[test]
 fn a_tick_is_not_compared_with_one_at_which_the_mode_was_stopped() {
-    let size = Size { operations: 1_000, pending: 100.try_into().unwrap() };
-    let operations = Generator::new(Shape::Short, size, 1).map(|it| format!("{it}\n"));
-    let trace = format!("{}\n{}", Trace::HEADER, operations.collect::<String>());
-    let configurations = Configurations::Search(Duration::from_millis(100));
-    let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
-    let mut study = study_of(trace, &options);
-    let mut wakeups = [40, 20, 13].into_iter();
-    for candidate in &mut study.candidates {
-        match candidate.mode == Mode::default() {
-            true => candidate.figures.wakeups = wakeups.next().unwrap(),
-            false => candidate.stopped = Some(Limit::Memory(1)),
-        }
-    }
+    let mut study = of_the_default_at_ticks([(40, 300.0), (20, 200.0), (13, 165.0)]);
     assert_eq!(study.headline().matches(" at a tick of 100 ms").count(), 2, "{}", study.headline());
     let said = " because it wakes up 13 times instead of 40 at 1 ms.";
     assert!(study.verdict().ends_with(said), "{}", study.verdict());
     study.candidates[0].stopped = Some(Limit::Memory(1));
     let said = " because it wakes up 13 times instead of 20 at 10 ms.";
     assert!(study.verdict().ends_with(said), "{}", study.verdict());
+}
+
+#[test]
+fn wake_ups_are_the_reason_for_a_tick_only_if_most_of_the_gain_is_theirs() {
+    // Among 1,000 operations, a wake-up costs 5 ns of each.
+    for (wakeups, scores, reason) in [
+        ([200, 160], [1_500.0, 1_200.0], "it wakes up 160 times instead of 200"),
+        ([200, 171], [1_500.0, 1_200.0], "its score by counted work is 1.2 us instead of 1.5 us"),
+        ([200, 200], [1_500.0, 1_200.0], "its score by counted work is 1.2 us instead of 1.5 us"),
+    ] {
+        let [(first, score), (last, least)] = [0, 1].map(|at| (wakeups[at], scores[at]));
+        let study = of_the_default_at_ticks([(first, score), (last, least), (last, least)]);
+        let said = format!(" The tick is 100 ms because {reason} at 1 ms.");
+        assert!(study.verdict().ends_with(&said), "{}", study.verdict());
+    }
+    let study = of_the_default_at_ticks([(200, 1_504.0), (200, 1_503.0), (200, 1_501.0)]);
+    assert!(!study.verdict().contains(" because "), "{}", study.verdict());
 }
 
 #[test]
@@ -550,6 +556,25 @@ fn measured_in_parts(modes: &[&str], rounds: &[Vec<Vec<f64>>]) -> Study {
     let mut study = counted(modes);
     study.rounds = rounds[0].len();
     study.note(rounds);
+    study
+}
+
+/// A search among 1,000 operations that takes a tick of 100 ms. The default mode alone came to the
+/// end, with these wake-ups and scores by counted work at 1, 10 and 100 ms.
+fn of_the_default_at_ticks(counted: [(u64, f64); 3]) -> Study {
+    let size = Size { operations: 1_000, pending: 100.try_into().unwrap() };
+    let operations = Generator::new(Shape::Short, size, 1).map(|it| format!("{it}\n"));
+    let trace = format!("{}\n{}", Trace::HEADER, operations.collect::<String>());
+    let configurations = Configurations::Search(Duration::from_millis(100));
+    let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
+    let mut study = study_of(trace, &options);
+    let mut counted = counted.into_iter();
+    for Candidate { mode, figures, stopped, .. } in &mut study.candidates {
+        match *mode == Mode::default() {
+            true => (figures.wakeups, figures.counted_score) = counted.next().unwrap(),
+            false => *stopped = Some(Limit::Memory(1)),
+        }
+    }
     study
 }
 
