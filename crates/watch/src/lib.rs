@@ -266,13 +266,8 @@ impl Watch {
         let mut last = Instant::now();
         loop {
             terminal.draw(|frame| self.draw(frame)).map_err(terminal_error)?;
-            let wait = match self.pace {
-                Pace::Paused | Pace::Over => Duration::from_millis(200),
-                Pace::Playing => FRAME.saturating_sub(last.elapsed()),
-                Pace::Jumping(_) | Pace::Stepping { .. } => Duration::ZERO,
-            };
             // All keys that are there, and no wait between them.
-            let mut wait = Some(wait);
+            let mut wait = Some(self.wait(last.elapsed()));
             while event::poll(wait.take().unwrap_or_default()).map_err(WatchError::Terminal)? {
                 let event = event::read().map_err(WatchError::Terminal)?;
                 let ended = event.as_key_event().and_then(|key| self.press(key).transpose());
@@ -285,6 +280,16 @@ impl Watch {
             }
             self.elapse(last.elapsed()).map_err(WatchError::Trace)?;
             last = Instant::now();
+        }
+    }
+
+    /// How long to wait for a key, if the watch went on so long ago.
+    fn wait(&self, since: Duration) -> Duration {
+        match self.pace {
+            Pace::Paused | Pace::Over => Duration::from_millis(200),
+            // A pipe that is silent leaves nothing to do.
+            Pace::Jumping(_) | Pace::Stepping { .. } if !self.player.is_waiting() => Duration::ZERO,
+            Pace::Playing | Pace::Jumping(_) | Pace::Stepping { .. } => FRAME.saturating_sub(since),
         }
     }
 
@@ -363,6 +368,11 @@ impl Watch {
             }
             Pace::Stepping { to, mut told } => {
                 while Instant::now() < deadline {
+                    self.player.read()?;
+                    // Nobody knows yet whether something happens in this tick.
+                    if self.player.is_waiting() {
+                        break;
+                    }
                     if self.player.next_event().is_none_or(|next| to < next) {
                         self.player.play(to, deadline)?;
                         if told == 0 {

@@ -91,7 +91,7 @@ impl Player {
     }
 
     /// Reads the next operation, if it is there.
-    fn read(&mut self) -> Result<(), TraceError> {
+    pub(super) fn read(&mut self) -> Result<(), TraceError> {
         if self.next.is_none() {
             self.next = self.operations.next().transpose()?;
         }

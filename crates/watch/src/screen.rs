@@ -372,13 +372,15 @@ fn clock(nanoseconds: f64) -> String {
     format!("{day}{}:{:02}:{:02}.{:03}", h % 24, min % 60, s % 60, ms % 1000)
 }
 
-/// A number in six characters at most.
+/// A number in six characters at most. A large one has its first three digits.
 fn short(number: u64) -> String {
-    match number {
-        0..100_000 => HumanCount(number).to_string(),
-        100_000..100_000_000 => format!("{} k", HumanCount(number / 1000)),
-        _ => format!("{} M", HumanCount(number / 1_000_000)),
+    let power = number.checked_ilog10().unwrap_or(0);
+    if power < 5 {
+        return HumanCount(number).to_string();
     }
+    let (digits, decimals) = (number / 10_u64.pow(power - 2), 2 - power % 3);
+    let unit = UNITS[power as usize / 3 - 1];
+    format!("{:.*} {unit}", decimals as usize, digits as f64 / 10_f64.powi(decimals as i32))
 }
 
 const BLOCKS: Marks = Marks {
@@ -422,6 +424,9 @@ const ASCII_BARS: symbols::bar::Set<'_> = symbols::bar::Set {
     empty: " ",
 };
 
+/// A thousand, and each a thousand times the one before, as far as a `u64` goes.
+const UNITS: [char; 6] = ['k', 'M', 'G', 'T', 'P', 'E'];
+
 /// The timeouts that fire next, or all of a wheel of few.
 const IN_NO_BUCKET: &str = "sorted or few";
 /// The label of a level.
@@ -440,14 +445,16 @@ const LEAST_BELOW: u16 = 3;
 
 #[cfg(test)]
 mod tests {
+    use super::{UNITS, short};
     use crate::turning::Turning;
-    use crate::{Demo, Ended, Pace, Watch};
+    use crate::{Demo, Ended, FRAME, NOTHING_HAPPENS, Pace, Watch};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use std::collections::HashMap;
     use std::io::Write;
     use std::path::Path;
+    use std::sync::{Arc, mpsc};
     use std::time::{Duration, Instant};
     use tickwheel_cli::picture::Picture;
     use tickwheel_cli::trace::{Action, Operation, Trace, TraceError};
@@ -664,6 +671,58 @@ mod tests {
     }
 
     #[test]
+    fn a_number_fits_in_six_characters_and_keeps_its_first_digits() {
+        let borders = (0..20).map(|power| 10_u64.pow(power));
+        let all = borders.flat_map(|border| [border - 1, border, border / 4 * 5, border / 2 * 3]);
+        for number in all.chain([u64::MAX]) {
+            let shown = short(number);
+            assert!(shown.len() <= 6, "{number}: {shown}");
+            let (value, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
+            let power = UNITS.iter().position(|it| unit == it.to_string()).map_or(0, |at| at + 1);
+            let unit = 1000_u64.pow(power as u32);
+            let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+            let digits: u64 = [whole, part].concat().replace(',', "").parse().unwrap();
+            let step = unit / 10_u64.pow(part.len() as u32);
+            assert_eq!(digits, number / step, "{number}: {shown}");
+            assert!(number < 100_000 || 100 <= digits, "{number}: {shown}");
+        }
+        let shown = [99_999, 999_999, 1_000_000, 12_345_678, 100_000_000, 1_234_567_890].map(short);
+        assert_eq!(shown, ["99,999", "999 k", "1.00 M", "12.3 M", "100 M", "1.23 G"]);
+    }
+
+    #[test]
+    fn a_jump_waits_a_frame_for_what_a_pipe_has_not_said_yet() {
+        let (pipe, mut watch) = piped();
+        (0..2).for_each(|key| pipe.send((0, key)).unwrap());
+        watch = after_events(watch, 1);
+        press(&mut watch, 'n');
+        assert_eq!(watch.wait(Duration::ZERO), Duration::ZERO, "the next is there");
+        finish_jump(&mut watch);
+        press(&mut watch, 'n');
+        for _ in 0..3 {
+            watch.elapse(Duration::ZERO).unwrap();
+            assert!(matches!(watch.pace, Pace::Jumping(_)));
+            assert_eq!(watch.wait(Duration::ZERO), FRAME);
+        }
+        pipe.send((7, 2)).unwrap();
+        finish_jump(&mut watch);
+        assert_eq!(watch.player.planner.counts.scheduled, 3);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_tick_before_a_pipe_has_said_what_happens_in_it() {
+        let (pipe, mut watch) = piped();
+        pipe.send((0, 0)).unwrap();
+        watch = after_events(watch, 1);
+        press(&mut watch, 's');
+        assert_eq!((watch.told.as_str(), watch.wait(Duration::ZERO)), ("", FRAME));
+        pipe.send((9, 1)).unwrap();
+        watch.elapse(Duration::ZERO).unwrap();
+        assert_eq!((watch.told.as_str(), watch.pace), (NOTHING_HAPPENS, Pace::Paused));
+        assert_eq!(watch.player.now(), 1);
+    }
+
+    #[test]
     fn a_recording_is_shown_as_far_as_it_is_written() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let modes = &modes()[..1];
@@ -779,6 +838,18 @@ mod tests {
         let mut watch = Watch::new("a trace", operations, &modes(), tick()).unwrap();
         watch.use_ascii();
         watch
+    }
+
+    /// A watch of what is sent as time and key: timeouts of a minute.
+    fn piped() -> (mpsc::Sender<(u64, u32)>, Watch) {
+        let (pipe, sent) = mpsc::channel();
+        let operations = std::iter::from_fn(move || {
+            let (time_ms, key) = sent.try_recv().ok()?;
+            Some(Ok(Operation { time_ms, key, action: Action::Schedule { delay_ms: 60_000 } }))
+        });
+        let mut watch = Watch::new("a pipe", operations, &modes(), tick()).unwrap();
+        watch.player.state = Some(Arc::default());
+        (pipe, watch)
     }
 
     fn after_events(mut watch: Watch, events: usize) -> Watch {
