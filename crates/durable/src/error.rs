@@ -51,6 +51,9 @@ pub enum Error {
         /// The bytes of names, payloads and metadata that wait.
         bytes: usize,
     },
+    /// The call has waited for a minute while others read the store, or wait for a store that does
+    /// not answer. Nothing was done.
+    NoTurn,
     /// The timer was closed.
     Closed,
     /// The call would wait for the timer's thread, on that thread: it was made by the hook
@@ -198,6 +201,11 @@ impl fmt::Display for Error {
                 f,
                 "changes of {bytes} bytes wait for the store: wait for some of the commits before \
                  asking for more"
+            ),
+            Self::NoTurn => write!(
+                f,
+                "others have read the store for a minute, or have waited for its answer: there was \
+                 no turn for this; try again later"
             ),
             Self::Closed => write!(f, "the timer is closed"),
             Self::OwnThread => write!(

@@ -12,6 +12,7 @@ use crate::store::{
     Change, Changed, Damaged, Dead, Held, Lease, Limit, Outcome, Position, Row, Settlement, Store,
     Then,
 };
+use crate::values::NEVER;
 use crate::{Content, Error};
 
 /// What [`move_all`] did.
@@ -30,7 +31,7 @@ pub struct Moved {
 
 /// Moves all timeouts and dead letters of `from` into `to`, with their deadlines, payloads,
 /// metadata and attempts. `progress` is called after each batch with the number of timeouts that
-/// were moved, and with that of all.
+/// were moved, and with that of all, if `from` could count them; if not, with the first once more.
 ///
 /// Each batch is committed to `to` and read there, and only then removed from `from`. So wherever
 /// this ends, by an error, a kill or a power cut, each timeout is in one of them, and those of the
@@ -67,9 +68,13 @@ pub fn move_all(
     to: &mut dyn Store,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Moved, Error> {
+    // To count may take longer than a call may. If the store fails, so does what follows.
+    let all = from.count().unwrap_or(0);
     let (from, to) = (Side::begin(from)?, Side::begin(to)?);
-    let all = from.store.count()?;
-    let is_new = to.store.count()? == 0 && to.store.list_dead("", LIMIT)?.letters.is_empty();
+    let first = to.store.list(&Position::start(), u64::MAX, LIMIT)?;
+    let is_new = first.rows.is_empty()
+        && first.damaged.is_empty()
+        && to.store.list_dead("", LIMIT)?.letters.is_empty();
     let mut mover = Mover { from, to, is_new, locked: None, moved: Moved::default() };
     // First: on its way a dead letter takes the place of a timeout of its name.
     let mut stayed = mover.passes(|mover, stayed| {
@@ -328,7 +333,8 @@ impl<'a> Side<'a> {
     fn check(&mut self, after: &Position, rows: &[Row]) -> Result<(), Error> {
         let Some(last) = rows.last() else { return Ok(()) };
         let mut left: HashMap<&str, &Row> = rows.iter().map(|row| (&*row.name, row)).collect();
-        let mut after = after.clone();
+        // What is later may be in another order here.
+        let mut after = after.clone().min(Position::before(NEVER));
         loop {
             let page = self.store.list(&after, last.deadline, LIMIT)?;
             for row in page.rows {
@@ -441,8 +447,10 @@ fn is_half_of(row: &Row, deadline: u64, content: Content<'_>) -> bool {
     [deadline, NEVER].contains(&row.deadline) && row.content() == content
 }
 
+/// Whether both are the same, as every store can keep them.
 fn is_same(a: &Row, b: &Row) -> bool {
-    (a.deadline, a.content(), a.attempt) == (b.deadline, b.content(), b.attempt)
+    let deadlines = [a, b].map(|row| row.deadline.min(NEVER));
+    deadlines[0] == deadlines[1] && (a.content(), a.attempt) == (b.content(), b.attempt)
 }
 
 fn all_there<'a>(mut missing: impl Iterator<Item = &'a str>) -> Result<(), Error> {
@@ -450,9 +458,6 @@ fn all_there<'a>(mut missing: impl Iterator<Item = &'a str>) -> Result<(), Error
         Err(Error::store(format!("move {name:?}"), "it is not in the other store as it was put"))
     })
 }
-
-/// Later than any that is due: the last that every store can keep.
-const NEVER: u64 = i64::MAX as u64;
 
 /// What is moved at once.
 pub(crate) const LIMIT: Limit = Limit { rows: 500, bytes: 1 << 20 };

@@ -32,8 +32,7 @@ pub(crate) fn metadata(text: &str) -> Arc<str> {
 
 /// Rounds up, so that nothing is early. Before 1970 is 1970.
 pub(crate) fn deadline(at: SystemTime) -> u64 {
-    // Stores keep it as an `i64`, which is enough for 292 million years.
-    at.duration_since(UNIX_EPOCH).map_or(0, milliseconds).min(i64::MAX as u64)
+    at.duration_since(UNIX_EPOCH).map_or(0, milliseconds).min(NEVER)
 }
 
 /// Rounds up.
@@ -58,3 +57,6 @@ pub(crate) fn time(milliseconds: u64) -> SystemTime {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The last deadline that every store can keep, some as an `i64`. It never comes.
+pub(crate) const NEVER: u64 = i64::MAX as u64;

@@ -532,6 +532,43 @@ fn fill_far(client: &mut Client, pending: u64) -> Result<String> {
     Ok(statements.join("; "))
 }
 
+/// Puts timeouts under names that ascend, and removes all but one in a hundred, which are long.
+pub(crate) fn long(url: &str, count: u64) -> Result<()> {
+    let place = Place::new(url, "long")?;
+    let mut client = place.client()?;
+    for part in (0..count).step_by(100_000) {
+        client.execute(
+            &format!(
+                "insert into tickwheel_due (name, deadline, payload)
+                 select 'order-' || lpad(n::text, 9, '0'), extract(epoch from now())::bigint * 1000
+                   + n / 100 + case n % 100 when 0 then 2592000000 else 60000 end, {HUNDRED_BYTES}
+                 from generate_series($1::bigint + 1, $1::bigint + 100000) n"
+            ),
+            &[&(part as i64)],
+        )?;
+        client.batch_execute(
+            "delete from tickwheel_due
+             where deadline < (extract(epoch from now()) + 86400)::bigint * 1000",
+        )?;
+        client.batch_execute("vacuum tickwheel_due")?;
+    }
+    let mut tell = |when: &str| -> Result<()> {
+        let sizes = client.query(
+            "select indexrelid::regclass::text, pg_relation_size(indexrelid) from pg_index
+             where indrelid = 'tickwheel_due'::regclass order by 1",
+            &[],
+        )?;
+        let sizes = sizes.iter().map(|row| {
+            format!("{} {:.1} MB", row.get::<_, &str>(0), row.get::<_, i64>(1) as f64 / 1e6)
+        });
+        println!("| {when}: {} | | | | | |", sizes.collect::<Vec<_>>().join(", "));
+        Ok(())
+    };
+    tell(&format!("{count} were put, one in a hundred is left"))?;
+    place.client()?.batch_execute("reindex table concurrently tickwheel_due")?;
+    tell("after `reindex table concurrently tickwheel_due`")
+}
+
 /// Puts, fires and acks timeouts by four workers.
 fn lives(place: &Place, kind: &str, names: &str) -> Result<Done> {
     let timers = place.workers(4, LEASE)?;

@@ -14,7 +14,8 @@
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
 //! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to `ROWS`,
-//! and `fleets` where 1, 2 and 4 databases share the partitions.
+//! and `fleets` where 1, 2 and 4 databases share the partitions. `long ROWS` tells what indexes take
+//! where few timeouts are long.
 //!
 //! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
 //!
@@ -73,7 +74,7 @@ fn run(words: &[&str]) -> Result<()> {
         #[cfg(feature = "postgres")]
         [
             figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "moved"
-            | "silent" | "payload" | "scale" | "fleets"),
+            | "silent" | "payload" | "scale" | "fleets" | "long"),
             ref rest @ ..,
         ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
@@ -131,6 +132,9 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
     }
     if figure == "fleets" {
         database::fleets(url, number("", 200_000)?)?;
+    }
+    if figure == "long" {
+        database::long(url, number("", 3_000_000)?)?;
     }
     Ok(())
 }

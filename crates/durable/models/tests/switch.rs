@@ -520,7 +520,7 @@ impl Switch {
                 }
             }
             Step::Begin => {
-                if state.has_writers(from) || notes_are_taken {
+                if state.has_writers(from) {
                     return None;
                 }
                 let database = &mut state.databases[from];
@@ -535,6 +535,11 @@ impl Switch {
                     home.moves += 1;
                     database.notes = [false; NAMES];
                     database.noting = (partition, home.moves);
+                    // What others have taken is of earlier moves, and does not come back as a note
+                    // of this one.
+                    for other in state.movers.iter_mut().filter(|it| it.has_notes_of(from)) {
+                        other.transaction = Transaction::Open { noted: [false; NAMES] };
+                    }
                 }
                 Step::ReadOld
             }

@@ -11,7 +11,7 @@ use crate::keeper::words::{Command, CommitCall, Event, Found, Now, Settled};
 use crate::store::{
     Act, Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement, Then,
 };
-use crate::values::time;
+use crate::values::{NEVER, time};
 
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
@@ -36,7 +36,7 @@ impl<T> Keeper<T> {
                 let attempt = before.saturating_add(1);
                 let again = |delay: u64| match self.config.max_attempts {
                     Some(most) if most <= attempt => Then::Dead { at: time },
-                    _ => Then::Again { at: time.saturating_add(delay), attempt },
+                    _ => Then::Again { at: time.saturating_add(delay).min(NEVER), attempt },
                 };
                 let then = match settled {
                     Settled::Ack => Then::Done,

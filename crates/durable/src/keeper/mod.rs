@@ -231,17 +231,16 @@ impl<T> Keeper<T> {
         if self.released {
             return None;
         }
-        if self.config.visibility.is_some() || self.pace.is_some() || self.limit.pace.is_some() {
-            for (number, taken) in outbox.taken() {
-                if let Some(visibility) = self.config.visibility {
-                    self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
-                }
-                for pace in self.pace.iter_mut().chain(&mut self.limit.pace) {
-                    pace.note(taken);
-                }
+        // Whether or not it matters: a limit may come or go at any time.
+        for (number, taken) in outbox.taken.drain(..) {
+            if let Some(visibility) = self.config.visibility {
+                self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
             }
-            self.counts.expired += self.flights.expire(now);
+            for pace in self.pace.iter_mut().chain(&mut self.limit.pace) {
+                pace.note(taken);
+            }
         }
+        self.counts.expired += self.flights.expire(now);
         self.notice(now, outbox);
         self.front.lags = self.lags(self.tenure.time(now));
         self.hand_out(now, outbox);

@@ -15,8 +15,8 @@ pub(crate) struct Outbox {
     asked: Option<u64>,
     /// Whether somebody asked since something came, and found nothing.
     missed: bool,
-    /// What was taken and when, until the keeper looks; if it wants to know.
-    taken: Option<Vec<(u64, u64)>>,
+    /// The numbers of what was taken since the keeper looked, and when.
+    pub(super) taken: Vec<(u64, u64)>,
     /// How many wait for something.
     pub(crate) listeners: usize,
     /// Whether the keeper waits until something is taken.
@@ -72,15 +72,8 @@ impl Outbox {
         }
         let taken = self.waiting.pop_front();
         self.missed |= taken.is_none();
-        if let (Some((row, _)), Some(all)) = (&taken, &mut self.taken) {
-            all.push((row.number, steady));
-        }
+        self.taken.extend(taken.iter().map(|(row, _)| (row.number, steady)));
         taken
-    }
-
-    /// Returns what was taken since the last call, and when, from the first call on.
-    pub(super) fn taken(&mut self) -> Vec<(u64, u64)> {
-        self.taken.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Takes back the one of this number. False: a consumer has it.

@@ -370,7 +370,8 @@ pub struct Lease {
 pub struct RateLimit {
     /// So many; one or more.
     pub timeouts: usize,
-    /// The span; a millisecond or more.
+    /// The span; a millisecond or more. Where it is longer than a second, a timeout may count for a
+    /// thousandth of it longer, so that a limit of many takes little memory.
     pub per: Duration,
 }
 
@@ -662,6 +663,10 @@ pub struct Changed {
     /// Whether there was a dead letter, for [`Act::Revive`] and [`Act::Drop`].
     pub was_dead: bool,
 }
+
+/// What operators read may wait so long for its turn, and may then take so long: no timeout waits
+/// for it.
+pub(crate) const READS: Duration = Duration::from_secs(60);
 
 /// What a row costs beside its name and its content: two allocations, and a third where there is
 /// metadata, the entry in the wheel and the one in the table of names.

@@ -4,17 +4,18 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Instant;
 
 use futures_channel::oneshot;
 
 use super::due::Due;
-use super::shared::{Answered, Message, Reply, Shared, Ticket};
+use super::shared::{Answered, Message, Read, Reply, Shared, Ticket};
 use super::worker::{Hooks, Worker};
 use crate::Error;
 use crate::block_on::block_on;
 use crate::error::caught;
 use crate::keeper::{Command, Config, Settled};
-use crate::store::{Change, Store};
+use crate::store::{Change, READS, Store};
 use crate::values::lock;
 
 /// What all clones of a timer share. The thread stops when it is dropped.
@@ -76,10 +77,36 @@ impl Handle {
         &self,
         read: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
+        self.ask_store(Message::Read, Instant::now() + READS, read)
+    }
+
+    /// Lets the store note something, and blocks until it has. That does not wait for what is read.
+    pub(super) fn note(
+        &self,
+        note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        self.ask_store(Message::Note, Instant::now() + READS, note)
+    }
+
+    /// Asks the store, unless its turn comes too late: many may wait for a store that is silent.
+    fn ask_store<R: Send + 'static>(
+        &self,
+        message: fn(Read) -> Message,
+        until: Instant,
+        ask: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
         check_thread(self.thread_id)?;
         let (sender, receiver) = oneshot::channel();
-        self.send(Message::Read(Box::new(move |store| {
-            let _ = sender.send(caught("read the store", || read(store)));
+        let shared = Arc::clone(&self.shared);
+        self.send(message(Box::new(move |store| {
+            let answer = if shared.is_closed.load(Ordering::SeqCst) {
+                Err(shared.closed())
+            } else if until <= Instant::now() {
+                Err(Error::NoTurn)
+            } else {
+                caught("read the store", || ask(store))
+            };
+            let _ = sender.send(answer);
         })))?;
         block_on(receiver).unwrap_or(Err(Error::Closed))
     }
@@ -163,4 +190,72 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 /// Refuses to wait for the timer's thread on that thread.
 pub(crate) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
     if thread::current().id() == waits_for { Err(Error::OwnThread) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DurableTimer, MemoryStore};
+
+    #[test]
+    fn what_has_no_turn_in_its_time_is_refused_and_the_store_is_not_asked() {
+        let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (go, may) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                timer.handle.read(move |_| {
+                    begun.send(()).unwrap();
+                    Ok(may.recv().is_err())
+                })
+            });
+            begins.recv().unwrap();
+            // Their time is over when they begin to wait.
+            let late = || timer.handle.ask_store(Message::Read, Instant::now(), asked);
+            let late: Vec<_> = (0..20).map(|_| scope.spawn(late)).collect();
+            drop(go);
+            assert!(first.join().unwrap().unwrap());
+            for late in late {
+                let answer = late.join().unwrap();
+                assert!(matches!(answer, Err(Error::NoTurn)), "{answer:?}");
+            }
+        });
+        assert_eq!(timer.len().unwrap(), 0, "the next has its turn");
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_when_the_timer_is_closed_is_told_that() {
+        let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (go, may) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                timer.handle.read(move |_| {
+                    begun.send(()).unwrap();
+                    Ok(may.recv().is_err())
+                })
+            });
+            begins.recv().unwrap();
+            // What is asked has a part in it until it is answered.
+            let parts = || Arc::strong_count(&timer.handle.shared);
+            let before = parts();
+            let waits = scope.spawn(|| timer.handle.read(asked));
+            while parts() == before {
+                thread::yield_now();
+            }
+            let closing = scope.spawn(|| timer.clone().close());
+            while !timer.handle.shared.is_closed.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            drop(go);
+            assert!(first.join().unwrap().unwrap());
+            let answer = waits.join().unwrap();
+            assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
+            closing.join().unwrap().unwrap();
+        });
+    }
+
+    fn asked(_: &mut dyn Store) -> Result<(), Error> {
+        panic!("the store is asked")
+    }
 }

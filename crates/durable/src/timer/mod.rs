@@ -258,8 +258,8 @@ impl DurableTimer {
     ///
     /// # Errors
     ///
-    /// The store's, [`Error::Elsewhere`] if another database of its fleet has the name, and if the
-    /// timer is closed.
+    /// The store's, [`Error::Elsewhere`] if another database of its fleet has the name,
+    /// [`Error::NoTurn`] if others read for long, and if the timer is closed.
     pub fn get(&self, name: &str) -> Result<Option<Pending>, Error> {
         check_name(name)?;
         let name = name.to_owned();
@@ -377,7 +377,7 @@ impl DurableTimer {
     }
 
     fn set_paused(&self, pauses: bool) -> Result<(), Error> {
-        self.handle.read(move |store| store.pause(pauses))?;
+        self.handle.note(move |store| store.pause(pauses))?;
         let (done, receiver) = oneshot::channel();
         self.handle.send(Message::Pause { pauses, done })?;
         block_on(receiver).map_err(|_| Error::Closed)
@@ -398,7 +398,7 @@ impl DurableTimer {
         if let Some(limit) = limit {
             limit.check()?;
         }
-        self.handle.read(move |store| store.limit_rate(limit))?;
+        self.handle.note(move |store| store.limit_rate(limit))?;
         let (done, receiver) = oneshot::channel();
         self.handle.send(Message::Limit { limit, done })?;
         block_on(receiver).map_err(|_| Error::Closed)

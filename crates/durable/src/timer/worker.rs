@@ -197,6 +197,9 @@ impl Worker {
             Message::Read(read) => {
                 let _ = self.reads.send(Work::Read(read));
             }
+            Message::Note(note) => {
+                let _ = self.calls.send(Work::Read(note));
+            }
             Message::Damaged(damaged) => self.keeper.tell_damaged(damaged),
             Message::Close { waits, done } => {
                 self.closing.extend(done);

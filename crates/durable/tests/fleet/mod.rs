@@ -701,6 +701,62 @@ fn a_move_that_is_abandoned_leaves_the_partition_and_another_begins_anew() {
 }
 
 #[test]
+fn what_was_noted_for_a_move_that_was_abandoned_is_removed_in_parts_while_callers_go_on() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let names = names(&mut old, MOVED, 300);
+    let put = "select tickwheel_schedule(name, now() + interval '1 h', $2)
+               from unnest($1::text[]) name";
+    old.execute(put, &[&names, &&b"put"[..]]).unwrap();
+    old.batch_execute(
+        "create function refuse() returns trigger language plpgsql as $$ begin
+           if 30000 < (select count(*) from gone) then raise exception 'too many at once'; end if;
+           if exists (select from pg_locks where pid = pg_backend_pid()
+               and relation = 'tickwheel_due'::regclass and mode = 'ShareRowExclusiveLock') then
+             raise exception 'callers wait';
+           end if;
+           return null; end $$;
+         create trigger refuse after delete on tickwheel_changed referencing old table as gone
+           for each statement execute function refuse()",
+    )
+    .unwrap();
+    let many = "insert into tickwheel_changed select partition, moves, n::text
+                from tickwheel_partition, generate_series(1, 60000) n where partition = $1";
+    let notes = |sql: &mut Client| {
+        let count = sql.query_one("select count(*) from tickwheel_changed", &[]).unwrap();
+        count.get::<_, i64>(0)
+    };
+    let mut calls = 0;
+    let moved = move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| {
+        calls += 1;
+        if calls == 1 {
+            old.execute(many, &[&MOVED]).unwrap();
+            assert!(abandon_move(&mut store(&here), MOVED as u32).unwrap());
+        }
+    });
+    let error = moved.unwrap_err().to_string();
+    assert!(error.contains("abandoned"), "{error}");
+    assert_eq!(notes(&mut old), 0);
+    // What callers had noted and committed late, and what somebody abandons meanwhile.
+    old.execute(many, &[&STAYS]).unwrap();
+    let mut calls = 0;
+    move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| {
+        calls += 1;
+        if calls == 1 {
+            assert_eq!(notes(&mut old), 0);
+            old.execute(many, &[&STAYS]).unwrap();
+            old.execute(put, &[&&names[..1], &&b"changed"[..]]).unwrap();
+            assert!(!abandon_move(&mut store(&here), STAYS as u32).unwrap());
+            assert_eq!(notes(&mut old), 1, "what the move needs stays");
+        }
+    })
+    .unwrap();
+    assert_eq!(of(&mut new, MOVED).0[&names[0]].2, b"changed");
+    assert_eq!(notes(&mut old), 0);
+}
+
+#[test]
 fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     let Some(server) = Server::start() else { return };
     let [member, joined] = fleet(&server);

@@ -14,7 +14,7 @@ use tickwheel_durable::store::{
     Change, Held, Limit, Outcome, Position, Settlement, Start, Store, Then,
 };
 use tickwheel_durable::{
-    Cancelled, Due, DurableTimer, PostgresStore, Retried, Scheduled, schedule_in,
+    Cancelled, Due, DurableTimer, PostgresStore, RateLimit, Retried, Scheduled, schedule_in,
 };
 
 use super::{HOUR, LONG, now, received, take, until, worker};
@@ -676,7 +676,7 @@ pub(super) struct Proxy {
     /// So many bytes of answers are passed on. Then it goes silent, and reads no answer any more.
     answers: Arc<AtomicU64>,
     /// What is asked in these words waits until they are no longer here.
-    waits: Arc<Mutex<Vec<&'static str>>>,
+    pub(super) waits: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Proxy {
@@ -747,6 +747,32 @@ impl Proxy {
     }
 }
 
+/// As after a restore, in which the lease of a worker that lives may be gone.
+#[test]
+fn workers_own_nothing_together_though_the_sequence_of_their_numbers_was_set_back() {
+    let Some(server) = Server::start() else { return };
+    for forgets in
+        ["", "delete from tickwheel_worker; update tickwheel_partition set owner = null;"]
+    {
+        let url = server.tables();
+        let lease = Duration::from_secs(4);
+        let first = worker(&url, lease);
+        until("it owns all", || first.stats().partitions == 64);
+        let set_back = "select setval('tickwheel_worker_number', last_value, false)
+                        from tickwheel_worker_number";
+        client(&url).batch_execute(&format!("begin; {forgets} {set_back}; commit")).unwrap();
+        let second = worker(&url, lease);
+        let timers = [&first, &second];
+        until("they share", || timers.map(|timer| timer.stats().partitions) == [32, 32]);
+        assert_eq!(take_all(&timers, schedule(&first, "of both", 100)), 100);
+        let again = timers.map(|timer| timer.recv_timeout(lease / 2).unwrap());
+        assert!(again.iter().all(Option::is_none), "{again:?}");
+        for timer in [first, second] {
+            timer.close().unwrap();
+        }
+    }
+}
+
 /// Its locks stay for as long as the server tries to send the answer.
 #[test]
 fn a_host_that_vanishes_while_a_large_answer_is_sent_is_succeeded() {
@@ -814,6 +840,25 @@ fn what_an_operator_reads_for_long_holds_up_no_timeout() {
 }
 
 type Reads = fn(&DurableTimer) -> u64;
+
+#[test]
+fn a_pause_and_a_limit_do_not_wait_for_what_an_operator_reads() {
+    let Some(server) = Server::start() else { return };
+    let (proxy, through) = Proxy::before(&server.database());
+    let timer = worker(&through, Duration::from_secs(300));
+    *proxy.waits.lock().unwrap() = vec!["select count(*) from tickwheel_due"];
+    let (open, other) = (proxy.open.load(Ordering::SeqCst), timer.clone());
+    let reading = thread::spawn(move || other.len());
+    until("it reads by a connection of its own", || open < proxy.open.load(Ordering::SeqCst));
+    timer.pause().unwrap();
+    let limit = RateLimit { timeouts: 9, per: Duration::from_millis(1) };
+    timer.limit_rate(Some(limit)).unwrap();
+    timer.resume().unwrap();
+    assert!(!reading.is_finished(), "it waits");
+    proxy.waits.lock().unwrap().clear();
+    assert_eq!(reading.join().unwrap().unwrap(), 0);
+    timer.close().unwrap();
+}
 
 #[test]
 fn a_call_without_an_answer_is_given_up_after_a_third_of_the_lease() {

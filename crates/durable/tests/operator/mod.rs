@@ -11,7 +11,7 @@ use postgres::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
-use tickwheel_durable::{DurableTimer, RedbStore};
+use tickwheel_durable::{DurableTimer, PostgresStore, RedbStore, move_all};
 
 use crate::live::Proxy;
 use crate::page::Page;
@@ -215,6 +215,44 @@ fn all_goes_from_a_file_to_a_database_and_back() {
     assert!(code == 0 && output.contains("\"timeouts\":1200"), "{output}{errors}");
     assert_eq!(listed(back), all);
     assert_eq!(listed(&url), Default::default());
+}
+
+#[test]
+fn a_file_with_deadlines_that_no_database_can_keep_is_moved() {
+    let Some(server) = Server::start() else { return };
+    let (url, folder) = (server.database(), TempDir::new().unwrap());
+    let file = folder.path().join("timeouts.redb");
+    let file = file.to_str().unwrap();
+    // More than are moved at once. The last of all is the first by its name.
+    let mut changes: Vec<_> =
+        (0..501).map(|n| Change::put(&format!("z {n}"), u64::MAX - 1, b"")).collect();
+    changes.push(Change::put("a", u64::MAX, b""));
+    RedbStore::open(file).unwrap().commit(&[], &changes).unwrap();
+    let (code, output, errors) = run(&["move", file, &url]);
+    assert!(code == 0 && output.contains("timeouts         502"), "{output}{errors}");
+    assert!(output.contains("pending to       502"), "{output}");
+}
+
+#[test]
+fn a_database_that_takes_too_long_to_count_is_moved_all_the_same() {
+    let Some(server) = Server::start() else { return };
+    let (url, folder) = (server.database(), TempDir::new().unwrap());
+    let [file, back] = ["timeouts.redb", "back.redb"].map(|it| folder.path().join(it));
+    let [file, back] = [&file, &back].map(|it| it.to_str().unwrap());
+    fill(file);
+    let all = listed(file);
+    let (proxy, through) = Proxy::before(&url);
+    *proxy.waits.lock().unwrap() = vec!["select count(*) from tickwheel_due"];
+    let database = || PostgresStore::connect(&through).unwrap().lease(Duration::from_secs(6));
+    let open = |file| RedbStore::open(file).unwrap();
+    let moved = move_all(&mut open(file), &mut database(), |_, _| ()).unwrap();
+    assert_eq!((moved.timeouts, moved.dead), (1_200, 30));
+    let moved = move_all(&mut database(), &mut open(back), |_, _| ()).unwrap();
+    assert_eq!((moved.timeouts, moved.dead), (1_200, 30));
+    let (code, output, errors) = run(&["move", back, &through]);
+    assert!(code == 0 && output.contains("timeouts         1200"), "{output}{errors}");
+    assert!(output.contains("pending from     0") && !output.contains("pending to"), "{output}");
+    assert_eq!(listed(&url), all);
 }
 
 #[test]

@@ -364,8 +364,7 @@ impl Database {
 
     /// `None`: it waits for a transaction that has changed something.
     pub(super) fn begin_move(&mut self, way: Way) -> Turn<bool> {
-        let has_writers = self.transactions.values().any(|it| !it.names.is_empty());
-        if has_writers || self.transactions.values().any(|it| !it.taken.is_empty()) {
+        if self.transactions.values().any(|it| !it.names.is_empty()) {
             return Turn::Waits("writers");
         }
         let is_moving = self.homes.iter().any(|home| home.state == HomeState::Moving);
@@ -375,7 +374,7 @@ impl Database {
             (home.state, home.other) = (HomeState::Moving, Some(way.to));
             home.moves += 1;
             self.yields[way.partition as usize] = 0;
-            self.notes.clear();
+            // What is left of the notes of other moves is of no effect.
         }
         Turn::Done(is_it)
     }

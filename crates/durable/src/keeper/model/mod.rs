@@ -3,8 +3,10 @@
 
 mod world;
 
+use std::time::Duration;
+
 use crate::keeper::{Config, Rate, Settled};
-use crate::store::Store;
+use crate::store::{RateLimit, Store};
 use world::World;
 
 #[test]
@@ -188,6 +190,39 @@ fn the_keeper_wakes_when_the_rate_lets_the_next_be_taken() {
             world.take();
             world.settle_down();
         }
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_what_was_taken_after_a_limit_was_taken_away() {
+    let mut world = many_are_due(None);
+    let limit = RateLimit { timeouts: 2, per: Duration::from_millis(100) };
+    world.pause(true);
+    for limit in [Some(limit), None] {
+        world.keeper.limit_rate(world.now, limit);
+        world.settle_down();
+    }
+    world.pause(false);
+    for _ in 0..200 {
+        take_many(&mut world, 1);
+        world.settle_one(0, Settled::Ack);
+    }
+    world.settle_down();
+    assert_eq!((world.taken.len(), world.outbox.taken.len()), (200, 0));
+}
+
+#[test]
+fn what_is_put_off_for_ever_has_the_last_deadline_that_every_store_can_keep() {
+    for settled in [Settled::Retry { delay: u64::MAX }, Settled::Dropped] {
+        let mut world = World::new(1);
+        world.config = Config { redeliver: u64::MAX, max_attempts: None, ..world.config };
+        world.restart();
+        world.put("a", 0);
+        take_many(&mut world, 1);
+        world.settle_one(0, settled);
+        world.pass(100);
+        let row = world.store.get("a").unwrap().expect("it is there");
+        assert_eq!(row.deadline, i64::MAX as u64, "{settled:?}");
     }
 }
 

@@ -198,7 +198,7 @@ impl World {
         self.put(&name, deadline);
     }
 
-    fn pause(&mut self, pauses: bool) {
+    pub(super) fn pause(&mut self, pauses: bool) {
         self.store.pause(pauses).unwrap();
         self.keeper.pause(self.now, &mut self.outbox, pauses);
     }

@@ -29,8 +29,8 @@ use crate::Error;
 use crate::block_on::block_on;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Counted, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, RateLimit, Row,
-    Settlement, Start, Store,
+    Change, Counted, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, READS, RateLimit,
+    Row, Settlement, Start, Store,
 };
 use crate::values::milliseconds;
 use connect::{GOODBYE, Place};
@@ -293,8 +293,7 @@ impl Store for PostgresStore {
             self.worker = Some(self.run("take a number from", async |connection| {
                 connection.begin().await?;
                 remove_dead(connection).await?;
-                let next = "select nextval('tickwheel_worker_number')";
-                let worker = connection.query_one(next, &[]).await?.get(0);
+                let worker = connection.query_one(NEXT, &[]).await?.get(0);
                 connection.end().await?;
                 Ok(worker)
             })?);
@@ -487,6 +486,11 @@ const LEASE: Duration = Duration::from_secs(10);
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
 
+/// After a restore the sequence gives again what workers have that outlived it. What is random tells
+/// them apart from those who get it then.
+const NEXT: &str = "select (nextval('tickwheel_worker_number') << 31)
+       + floor(random() * 2147483648)::bigint";
+
 /// What another database has is not counted, though it may still be here, or be on its way.
 const COUNT: &str = "select count(*) from tickwheel_due where partition in (
        select partition from tickwheel_partition where state in ('here', 'moving'))";
@@ -497,6 +501,3 @@ const META: &str = "select coalesce(bool_or(paused), false), min(rate_timeouts),
 const IDLE: Duration = Duration::from_secs(5);
 
 const IN_DOUBT: &str = "it is committed, and maybe on no standby: somebody cancelled the wait";
-
-/// What operators read may take so long: nothing waits for it.
-const READS: Duration = Duration::from_secs(60);

@@ -63,6 +63,7 @@ pub fn move_partition(
     partition: u32,
     progress: impl FnMut(u64),
 ) -> Result<MovedPartition, Error> {
+    from.remove_old_notes()?;
     block_on(carry_over(&OnThread, from, to, partition, progress))
 }
 
@@ -166,17 +167,22 @@ pub(crate) async fn carry_over<S: Side>(
 /// Gives up a move that has not taken place yet: the database keeps the partition. Returns whether
 /// it was on its way.
 ///
+/// Until a move that was cut off goes on or is given up, its database notes each change of the
+/// partition. If that was long, to give it up and to begin anew may take less time.
+///
 /// # Errors
 ///
 /// [`Error::Store`].
 pub fn abandon_move(from: &mut PostgresStore, partition: u32) -> Result<bool, Error> {
     let place = i32::try_from(partition).unwrap_or(-1);
-    from.run_at("abandon a move from", async |connection| {
+    let stays = from.run_at("abandon a move from", async |connection| {
         connection.begin().await?;
         let stays = connection.query(ABANDON, &[(&place, Type::INT4)]).await?;
         connection.end().await?;
         Ok(!stays.is_empty())
-    })
+    })?;
+    from.remove_old_notes()?;
+    Ok(stays)
 }
 
 /// A move.

@@ -39,7 +39,6 @@ impl Side for PostgresStore {
                 return Ok(Turn::Waits(connection.waits_for().await?));
             }
             note_place(connection, &told.other, name).await?;
-            connection.execute("delete from tickwheel_changed").await?;
             let began = connection.query(BEGIN_MOVE, &told.parameters()).await?;
             if began.is_empty() {
                 connection.execute("rollback").await?;
@@ -254,6 +253,25 @@ impl Told {
 }
 
 impl PostgresStore {
+    /// Removes the notes of moves that were abandoned, in parts, because there may be many: while
+    /// triggers are made, nobody can change a timeout.
+    pub(super) fn remove_old_notes(&mut self) -> Result<(), Error> {
+        let mut page = 0_i64;
+        loop {
+            let is_more: bool = self.run_unlocked("remove old notes from", async |connection| {
+                connection.begin().await?;
+                let part: [Parameter<'_>; 2] = [(&page, Type::INT8), (&PAGES, Type::INT8)];
+                let is_more = connection.query_one(REMOVE_NOTES, &part).await?.get(0);
+                connection.end().await?;
+                Ok(is_more)
+            })?;
+            if !is_more {
+                return Ok(());
+            }
+            page += PAGES;
+        }
+    }
+
     /// Runs `work` as [`run_at`](Self::run_at) does, and waits for locks.
     fn run_unlocked<R>(
         &mut self,
@@ -567,6 +585,15 @@ const PAGE: &str = "select partition, deadline, name, number, attempt,
            and not exists (select from tickwheel_broken b where b.number = d.number)
          order by deadline, name limit $4) due) page
      order by deadline, name";
+/// What is noted for a move that begins meanwhile is not seen by this. Tells whether more pages
+/// follow.
+const REMOVE_NOTES: &str = "with removed as (
+       delete from tickwheel_changed
+       where ctid >= format('(%s,0)', $1)::tid and ctid < format('(%s,0)', $1 + $2)::tid
+         and (partition, moves) not in (
+           select partition, moves from tickwheel_partition where state = 'moving'))
+     select ($1 + $2) * current_setting('block_size')::bigint
+       < pg_relation_size('tickwheel_changed')";
 const COUNT_CHANGED: &str =
     "select count(*) from tickwheel_changed where partition = $1 and moves = $2";
 const TAKE_CHANGED: &str = "delete from tickwheel_changed where ctid = any(array(
@@ -610,6 +637,9 @@ const STAGE_DEAD: &str = "insert into tickwheel_dead
 
 /// Timeouts that are copied at once, while others go on.
 const ROWS: i64 = 1_000;
+
+/// Pages of notes that are looked at in one transaction: some ten thousand notes.
+const PAGES: i64 = 100;
 
 const CALLERS: &str = "transactions that have changed timeouts of the partition are open: pg_locks \
                        says which";
