@@ -333,8 +333,11 @@ impl<'a> Side<'a> {
     fn check(&mut self, after: &Position, rows: &[Row]) -> Result<(), Error> {
         let Some(last) = rows.last() else { return Ok(()) };
         let mut left: HashMap<&str, &Row> = rows.iter().map(|row| (&*row.name, row)).collect();
-        // What is later may be in another order here.
-        let mut after = after.clone().min(Position::before(NEVER));
+        let mut after = match NEVER < last.deadline {
+            // They may be in another order here.
+            true => after.clone().min(Position::before(NEVER)),
+            false => after.clone(),
+        };
         loop {
             let page = self.store.list(&after, last.deadline, LIMIT)?;
             for row in page.rows {

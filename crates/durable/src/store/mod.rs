@@ -664,8 +664,8 @@ pub struct Changed {
     pub was_dead: bool,
 }
 
-/// What operators read may wait so long for its turn, and may then take so long: no timeout waits
-/// for it.
+/// What operators read may wait so long for its turn, and may then take so long: in a database
+/// no timeout waits for it.
 pub(crate) const READS: Duration = Duration::from_secs(60);
 
 /// What a row costs beside its name and its content: two allocations, and a third where there is

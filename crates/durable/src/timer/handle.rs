@@ -80,7 +80,7 @@ impl Handle {
         self.ask_store(Message::Read, Instant::now() + READS, read)
     }
 
-    /// Lets the store note something, and blocks until it has. That does not wait for what is read.
+    /// Lets the store note something, and blocks until it has. In a database that waits for no read.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,

@@ -183,7 +183,7 @@ pub(super) enum Message {
     /// What the store answered, and how long that took.
     Answer(Answer<Ticket>, Duration),
     Read(Read),
-    /// What the store is to note, before others have read what they want.
+    /// What the store is to note; a database does so before others have read what they want.
     Note(Read),
     /// What a read found damaged.
     Damaged(Vec<Damaged>),

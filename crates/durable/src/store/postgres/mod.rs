@@ -488,8 +488,8 @@ const CONFLICTS: [SqlState; 2] =
 
 /// After a restore the sequence gives again what workers have that outlived it. What is random tells
 /// them apart from those who get it then.
-const NEXT: &str = "select (nextval('tickwheel_worker_number') << 31)
-       + floor(random() * 2147483648)::bigint";
+const NEXT: &str = "select (nextval('tickwheel_worker_number') << 20)
+       + floor(random() * 1048576)::bigint";
 
 /// What another database has is not counted, though it may still be here, or be on its way.
 const COUNT: &str = "select count(*) from tickwheel_due where partition in (
