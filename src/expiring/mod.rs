@@ -73,8 +73,10 @@ use std::sync::{Mutex, PoisonError};
 /// - It may use channels and timers. A call that would wait for a timer or for a value does not
 ///   wait: it returns an error, as [`Timer`] says. Moving a
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
-/// - If it panics, the panic reaches the caller, and the map is consistent. Keys that misbehave
-///   have the consequences that [`WheelMap`](crate::WheelMap) states.
+/// - If it panics, the panic reaches the caller, and the map is consistent. The timer is told of a
+///   panic in the `Drop` of what has expired, and no caller. A second one in the same call, as of
+///   two values that `retain` rejects, aborts the process. Keys that misbehave have the consequences
+///   that [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
 ///

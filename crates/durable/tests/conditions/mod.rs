@@ -73,7 +73,8 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
         ]
     };
     let set = |setting: &str, back: &str| {
-        [setting, back].map(|setting| format!("alter role ROLE {setting}; {CUT}"))
+        // Whoever comes back at once is to find it changed.
+        [setting, back].map(|setting| format!("begin; alter role ROLE {setting}; commit; {CUT}"))
     };
     let both = |begin: &str, end: &str| [begin.to_owned(), end.to_owned()];
     let cases = [
