@@ -1690,13 +1690,13 @@ fn a_driver_is_dropped_as_its_timer_is_stopped() {
         let dropped = Arc::new(());
         let captured = Arc::clone(&dropped);
         let timeout = timer.schedule_at(far, move || drop(captured)).unwrap();
-        let (stopped, handle) = (timer.clone(), timeout.clone());
+        let (stopped, other) = (timer.clone(), timer.clone());
         let drops = move || {
             drop(driver);
-            handle.status()
+            other.is_stopped()
         };
-        let (unfired, status) = both(move || stopped.stop().unwrap(), drops);
-        assert_eq!(status, Status::Stopped, "each waits until all is over");
+        let (unfired, is_stopped) = both(move || stopped.stop().unwrap(), drops);
+        assert!(is_stopped, "or about to be: the drop waits for no other thread");
         assert!(unfired.len() <= 1, "it comes back once");
         drop(unfired);
         assert_eq!((timer.pending(), timeout.status()), (0, Status::Stopped));
