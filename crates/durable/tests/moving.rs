@@ -61,6 +61,21 @@ fn wherever_it_is_cut_off_nothing_is_lost_and_the_next_try_moves_all() {
 }
 
 #[test]
+fn those_that_never_come_are_moved_by_as_many_calls_as_others() {
+    let calls = [1_800_000_000_000, NEVER].map(|deadline| {
+        let (mut from, to) = (MemoryStore::new(), MemoryStore::new());
+        let put = |n| Change::put(&format!("order-{n:04}"), deadline, b"");
+        from.commit(&[], &(0..5_000).map(put).collect::<Vec<_>>()).unwrap();
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let counted = |store| Dying { store, left: Arc::clone(&left), is_made: false };
+        let moved = move_all(&mut counted(from), &mut counted(to), |_, _| ()).unwrap();
+        assert_eq!(moved.timeouts, 5_000);
+        i64::MAX - left.load(Ordering::Relaxed)
+    });
+    assert_eq!(calls[0], calls[1]);
+}
+
+#[test]
 fn what_the_other_store_has_stays_and_what_has_its_name_stays_too() {
     let (mut from, mut to) = (MemoryStore::new(), MemoryStore::new());
     let [letter, other] = [dead("dead", 3, 7), dead("dead", 4, 8)];
