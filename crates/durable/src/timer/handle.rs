@@ -196,25 +196,18 @@ pub(crate) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::{DurableTimer, MemoryStore};
+    use std::thread::{Scope, ScopedJoinHandle};
 
     #[test]
     fn what_has_no_turn_in_its_time_is_refused_and_the_store_is_not_asked() {
         let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
-        let (begun, begins) = mpsc::channel();
-        let (go, may) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                timer.handle.read(move |_| {
-                    begun.send(()).unwrap();
-                    Ok(may.recv().is_err())
-                })
-            });
-            begins.recv().unwrap();
+            let (first, go) = reads_on(scope, &timer);
             // Their time is over when they begin to wait.
             let late = || timer.handle.ask_store(Message::Read, Instant::now(), asked);
             let late: Vec<_> = (0..20).map(|_| scope.spawn(late)).collect();
             drop(go);
-            assert!(first.join().unwrap().unwrap());
+            first.join().unwrap().unwrap();
             for late in late {
                 let answer = late.join().unwrap();
                 assert!(matches!(answer, Err(Error::NoTurn)), "{answer:?}");
@@ -226,16 +219,8 @@ mod tests {
     #[test]
     fn what_waits_for_its_turn_when_the_timer_is_closed_is_told_that() {
         let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
-        let (begun, begins) = mpsc::channel();
-        let (go, may) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                timer.handle.read(move |_| {
-                    begun.send(()).unwrap();
-                    Ok(may.recv().is_err())
-                })
-            });
-            begins.recv().unwrap();
+            let (first, go) = reads_on(scope, &timer);
             // What is asked has a part in it until it is answered.
             let parts = || Arc::strong_count(&timer.handle.shared);
             let before = parts();
@@ -248,11 +233,28 @@ mod tests {
                 thread::yield_now();
             }
             drop(go);
-            assert!(first.join().unwrap().unwrap());
+            first.join().unwrap().unwrap();
             let answer = waits.join().unwrap();
             assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
             closing.join().unwrap().unwrap();
         });
+    }
+
+    /// Begins to read, until what this returns beside the thread is dropped.
+    fn reads_on<'a>(
+        scope: &'a Scope<'a, '_>,
+        timer: &'a DurableTimer,
+    ) -> (ScopedJoinHandle<'a, Result<(), Error>>, Sender<()>) {
+        let (begun, begins) = mpsc::channel();
+        let (go, may) = mpsc::channel::<()>();
+        let reads = move |_: &mut dyn Store| {
+            begun.send(()).unwrap();
+            may.recv().unwrap_err();
+            Ok(())
+        };
+        let first = scope.spawn(|| timer.handle.read(reads));
+        begins.recv().unwrap();
+        (first, go)
     }
 
     fn asked(_: &mut dyn Store) -> Result<(), Error> {
