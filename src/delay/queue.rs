@@ -13,8 +13,9 @@ use core::time::Duration;
 ///
 /// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and
 /// moving a value costs the same whatever the delay, takes no lock unless a poll waits, and allocates
-/// nothing beyond that wheel. Keys are generational: a stale key finds nothing. No call panics, unless the
-/// `Drop` of a value does, or a waker where it is cloned. Dropping the queue drops its values.
+/// nothing beyond that wheel. Keys are generational: a stale key finds nothing. No call panics,
+/// unless the `Drop` of a value does, or a waker where it is cloned. Dropping the queue drops its
+/// values.
 ///
 /// ```
 /// # futures::executor::block_on(async {
