@@ -12,10 +12,10 @@ use core::time::Duration;
 /// Holds values, and hands out each when its time has come, in one of the ways of [`Delayed`].
 ///
 /// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and
-/// moving a value costs the same whatever the delay, takes no lock unless a poll waits, and allocates
-/// nothing beyond that wheel. Keys are generational: a stale key finds nothing. No call panics,
-/// unless the `Drop` of a value does, or a waker where it is cloned. Dropping the queue drops its
-/// values.
+/// moving a value costs the same whatever the delay, takes no lock unless a poll waits, and
+/// allocates nothing beyond that wheel. Keys are generational: a stale key finds nothing. No call
+/// panics, unless the `Drop` of a value does, or a waker where it is cloned. Dropping the queue
+/// drops its values.
 ///
 /// ```
 /// # futures::executor::block_on(async {

@@ -75,8 +75,8 @@ use std::sync::{Mutex, PoisonError};
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
 /// - If it panics, the panic reaches the caller, and the map is consistent. The timer is told of a
 ///   panic in the `Drop` of what has expired, and no caller. A second one in the same call, as of
-///   two values that `retain` rejects, aborts the process. Keys that misbehave have the consequences
-///   that [`WheelMap`](crate::WheelMap) states.
+///   two values that `retain` rejects, aborts the process. Keys that misbehave have the
+///   consequences that [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
 ///

@@ -141,8 +141,8 @@ impl Life {
         unfired
     }
 
-    /// Waits for the writer of a recording, if this thread may. While another thread stops the timer,
-    /// that thread waits for the writer.
+    /// Waits for the writer of a recording, if this thread may. While another thread stops the
+    /// timer, that thread waits for the writer.
     pub(super) fn wait_for_recording(&self) {
         if matches!(*lock(&self.phase), LifePhase::Stopped) {
             let Engine { hub, .. } = &*self.engine;

@@ -59,8 +59,9 @@ use within::Choices;
 /// - The cost of a call does not grow with what the wheel holds or has held, unless the call says
 ///   so in a sentence that begins with "Cost". In such a sentence, n is the number of pending
 ///   timeouts, p is the most that were pending at once since the last
-///   [`shrink_to_fit`](Self::shrink_to_fit), with the places that it kept, and "if hashed" means a hashed wheel of that many
-///   buckets. What earlier calls left to do may come in one call, which "amortised" leaves out.
+///   [`shrink_to_fit`](Self::shrink_to_fit), with the places that it kept, and "if hashed" means a
+///   hashed wheel of that many buckets. What earlier calls left to do may come in one call, which
+///   "amortised" leaves out.
 ///
 /// ```
 /// use tickwheel::{Mode, Wheel};

@@ -95,8 +95,8 @@ impl Drop for EndsTurn {
 }
 
 thread_local! {
-    /// The time in a runtime, while this thread takes a turn of its driver. What that wakes may poll
-    /// a sleep of another.
+    /// The time in a runtime, while this thread takes a turn of its driver. What that wakes may
+    /// poll a sleep of another.
     static TURN: Cell<Option<(Id, Instant)>> = const { Cell::new(None) };
 }
 

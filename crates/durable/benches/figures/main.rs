@@ -13,9 +13,9 @@
 //! `silent` and `payload`, one after another. Each prints its goals, and whether it has met them.
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
-//! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to `ROWS`,
-//! and `fleets` where 1, 2 and 4 databases share the partitions. `long ROWS` tells what indexes take
-//! where few timeouts are long.
+//! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to
+//! `ROWS`, and `fleets` where 1, 2 and 4 databases share the partitions. `long ROWS` tells what
+//! indexes take where few timeouts are long.
 //!
 //! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
 //!

@@ -25,8 +25,8 @@ impl Pace {
         self.rate.timeouts = timeouts;
     }
 
-    /// Notes that a consumer took something. All that is taken in one part of the span counts as taken
-    /// at the end of that part, so memory is bounded whatever the rate is.
+    /// Notes that a consumer took something. All that is taken in one part of the span counts as
+    /// taken at the end of that part, so memory is bounded whatever the rate is.
     pub(super) fn note(&mut self, steady: u64) {
         let part = (self.rate.per / PARTS).max(1);
         let end = steady.div_ceil(part).saturating_mul(part);

@@ -80,7 +80,8 @@ impl Handle {
         self.ask_store(Message::Read, Instant::now() + READS, read)
     }
 
-    /// Lets the store note something, and blocks until it has. In a database that waits for no read.
+    /// Lets the store note something, and blocks until it has. In a database that waits for no
+    /// read.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,

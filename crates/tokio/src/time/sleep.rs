@@ -99,8 +99,8 @@ impl Sleep {
     /// Moves the deadline, earlier or later, without waking a task that waits.
     ///
     /// After a poll that was ready, nothing waits for the new deadline until the next poll, unlike
-    /// with tokio's. Without the feature `test-util`, a task that waits, and whose deadline moves to
-    /// later, is woken at the old one, and polls again.
+    /// with tokio's. Without the feature `test-util`, a task that waits, and whose deadline moves
+    /// to later, is woken at the old one, and polls again.
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.move_to(deadline);
     }

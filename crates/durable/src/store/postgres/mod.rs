@@ -486,8 +486,8 @@ const LEASE: Duration = Duration::from_secs(10);
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
 
-/// After a restore the sequence gives again what workers have that outlived it. What is random tells
-/// them apart from those who get it then.
+/// After a restore the sequence gives again what workers have that outlived it. What is random
+/// tells them apart from those who get it then.
 const NEXT: &str = "select (nextval('tickwheel_worker_number') << 20)
        + floor(random() * 1048576)::bigint";
 
