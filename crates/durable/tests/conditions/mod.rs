@@ -260,7 +260,7 @@ fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
     let timer = DurableTimer::builder().open_store(store).unwrap();
     timer.schedule("first", now() + HOUR, b"").unwrap().wait().unwrap();
     let mut other = client(&url);
-    wait_for_standby(&mut other, "nobody");
+    wait_for_standby(&url, "nobody");
     let waits = timer.schedule("second", now() + HOUR, b"").unwrap();
     until("somebody cancels the wait", || {
         let cancel = "select pg_cancel_backend(pid) from pg_stat_activity
@@ -269,7 +269,7 @@ fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
     });
     let error = waits.wait().unwrap_err().to_string();
     assert!(error.contains("standby"), "{error}");
-    wait_for_standby(&mut other, "");
+    wait_for_standby(&url, "");
     until("it goes on", || timer.schedule("third", now() + HOUR, b"").unwrap().wait().is_ok());
     assert!(timer.get("second").unwrap().is_some());
     timer.close().unwrap();
@@ -285,7 +285,7 @@ fn calls_that_wait_for_a_lost_standby_are_given_up_and_leave_no_server_process_b
     let timer = worker(&url, lease);
     let mut names = schedule(&timer, "before", 100);
     let mut sql = client(&url);
-    wait_for_standby(&mut sql, "nobody");
+    wait_for_standby(&url, "nobody");
     let mut waiting = || -> i64 {
         let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
         sql.query_one(waiting, &[]).unwrap().get(0)
@@ -304,7 +304,7 @@ fn calls_that_wait_for_a_lost_standby_are_given_up_and_leave_no_server_process_b
         assert!(store.commit(&[], &[Change::put("ends", 1, b"")]).is_err());
     }
     until("none is left behind by these", || waiting() <= 1);
-    wait_for_standby(&mut client(&url), "");
+    wait_for_standby(&url, "");
     until("it goes on", || put().is_ok());
     names.insert("ends".to_owned());
     names.extend(schedule(&timer, "after", 100));
@@ -329,14 +329,14 @@ fn a_worker_that_is_killed_while_it_waits_for_a_standby_is_succeeded_when_there_
     let owned = "tickwheel_partition where owner is not null";
     until("it owns all", || count(&mut sql, owned) == 64);
     let due = "select tickwheel_schedule('first ' || n, now(), '') from generate_series(1, 200) n";
-    wait_for_standby(&mut sql, "nobody");
+    wait_for_standby(&url, "nobody");
     sql.batch_execute(&format!("set synchronous_commit = local; {due}")).unwrap();
     let waiting = "pg_stat_activity where wait_event = 'SyncRep'";
     until("it waits", || 0 < count(&mut sql, waiting));
     killed.kill().unwrap();
     killed.wait().unwrap();
     let left = count(&mut sql, waiting);
-    wait_for_standby(&mut sql, "");
+    wait_for_standby(&url, "");
     let began = Instant::now();
     let timer = worker(&url, Duration::from_secs(1));
     take_all(&[&timer], schedule(&timer, "after", 200));
@@ -352,13 +352,35 @@ fn a_worker_that_is_killed_while_it_waits_for_a_standby_is_succeeded_when_there_
 }
 
 /// Lets commits wait for a standby of this name, or for none.
-fn wait_for_standby(sql: &mut Client, name: &str) {
+fn wait_for_standby(url: &str, name: &str) {
+    let (mut sql, mut other) = (client(url), client(url));
     let set = format!("alter system set synchronous_standby_names = '{name}'");
     sql.batch_execute(&set).unwrap();
     sql.batch_execute("select pg_reload_conf()").unwrap();
     until("the server knows it", || {
         let shown = sql.query_one("show synchronous_standby_names", &[]).unwrap();
         shown.get::<_, &str>(0) == name
+    });
+    if name.is_empty() {
+        return;
+    }
+    // Who commits asks what the checkpointer has told, which may read the setting later.
+    let pid: i32 = sql.query_one("select pg_backend_pid()", &[]).unwrap().get(0);
+    let cancel = format!(
+        "select pg_cancel_backend(pid) from pg_stat_activity
+         where pid = {pid} and wait_event = 'SyncRep'"
+    );
+    until("a commit waits for it", || {
+        thread::scope(|threads| {
+            let commit = "select pg_logical_emit_message(true, '', '')";
+            let commit = threads.spawn(|| sql.batch_execute(commit).unwrap());
+            let mut waited = false;
+            while !commit.is_finished() {
+                waited |= !other.query(&cancel, &[]).unwrap().is_empty();
+                thread::sleep(Duration::from_millis(1));
+            }
+            waited
+        })
     });
 }
 
