@@ -38,6 +38,13 @@ pub(crate) type Iter<'a, E> = Chain<slice::Iter<'a, E>, slice::Iter<'a, E>>;
 pub(crate) type IterMut<'a, E> = Chain<slice::IterMut<'a, E>, slice::IterMut<'a, E>>;
 
 impl<E: Default> Growing<E> {
+    /// Elements that are laid out or moved with each new one: fewer of those that are large.
+    const STEP: usize = match AT_ONCE.checked_div(size_of::<E>()) {
+        Some(fit) if fit < LEAST_STEP => LEAST_STEP,
+        Some(fit) if fit < STEP => fit,
+        _ => STEP,
+    };
+
     pub(crate) const fn new() -> Self {
         Self { first: Vec::new(), limit: 0, next: None }
     }
@@ -72,7 +79,7 @@ impl<E: Default> Growing<E> {
             self.move_step();
         } else if !(AT_ONCE..WHOLE_PAGES).contains(&(self.first.capacity() * size_of::<E>())) {
             self.first.push(element);
-            self.limit = limit(self.first.capacity());
+            self.limit = Self::limit(self.first.capacity());
         } else {
             self.first.push(element);
             let next = self.next.get_or_insert_with(|| {
@@ -80,7 +87,7 @@ impl<E: Default> Growing<E> {
                 let elements = Vec::with_capacity(2 * self.first.capacity());
                 Box::new(Next { elements, is_kept: false })
             });
-            let blanks = (laid_out + STEP).min(self.first.len());
+            let blanks = (laid_out + Self::STEP).min(self.first.len());
             next.elements.resize_with(blanks, E::default);
         }
     }
@@ -88,14 +95,14 @@ impl<E: Default> Growing<E> {
     /// Moves a few elements, the last ones first.
     fn move_step(&mut self) {
         let Some(next) = &mut self.next else { return };
-        let kept = self.first.len().saturating_sub(STEP);
+        let kept = self.first.len().saturating_sub(Self::STEP);
         steps::count(self.first.len() - kept);
         for (blank, element) in next.elements[kept..].iter_mut().zip(self.first.drain(kept..)) {
             *blank = element;
         }
         if kept == 0 {
             self.first = core::mem::take(&mut next.elements);
-            self.limit = limit(self.first.capacity());
+            self.limit = Self::limit(self.first.capacity());
             self.next = None;
         } else if !next.is_kept && (self.first.capacity() - kept) * size_of::<E>() >= AT_ONCE {
             // Giving back all at once takes as long as moving all. So does a step, if the allocator
@@ -144,11 +151,11 @@ impl<E: Default> Growing<E> {
     /// there is room.
     pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         let len = self.len().saturating_add(additional);
-        if len > limit(self.room()) {
+        if len > Self::limit(self.room()) {
             self.settle();
-            self.first.try_reserve(with_room(len) - self.first.len())?;
+            self.first.try_reserve(Self::with_room(len) - self.first.len())?;
             self.next = None;
-            self.limit = limit(self.first.capacity());
+            self.limit = Self::limit(self.first.capacity());
         }
         Ok(())
     }
@@ -167,11 +174,11 @@ impl<E: Default> Growing<E> {
         self.settle();
         self.next = None;
         self.first.truncate(len);
-        self.first.shrink_to(with_room(len));
+        self.first.shrink_to(Self::with_room(len));
         // There is less room if the next array was being laid out. If there is no memory, a push
         // moves all elements at once.
-        let _ = self.first.try_reserve_exact(with_room(len) - self.first.len());
-        self.limit = limit(self.first.capacity());
+        let _ = self.first.try_reserve_exact(Self::with_room(len) - self.first.len());
+        self.limit = Self::limit(self.first.capacity());
     }
 
     /// Returns the number of elements that the larger of the arrays can hold.
@@ -187,6 +194,17 @@ impl<E: Default> Growing<E> {
             .as_ref()
             .map_or(0, |next| size_of::<Next<E>>() + next.elements.capacity() * size_of::<E>());
         self.first.capacity() * size_of::<E>() + next
+    }
+
+    /// Returns the length from which on the next array is laid out, so that it is ready when this
+    /// one is full.
+    fn limit(capacity: usize) -> usize {
+        capacity - capacity.div_ceil(Self::STEP)
+    }
+
+    /// Returns the capacity at which `len` is the limit.
+    fn with_room(len: usize) -> usize {
+        len.saturating_add(len.div_ceil(Self::STEP - 1))
     }
 
     /// Frees a piece of an array that is no longer needed, and returns whether there is more.
@@ -235,24 +253,15 @@ impl<E: Default> IndexMut<usize> for Growing<E> {
     }
 }
 
-/// Returns the length from which on the next array is laid out, so that it is ready when this one
-/// is full.
-fn limit(capacity: usize) -> usize {
-    capacity - capacity.div_ceil(STEP)
-}
-
-/// Returns the capacity at which `len` is the limit.
-fn with_room(len: usize) -> usize {
-    len.saturating_add(len.div_ceil(STEP - 1))
-}
-
 /// Bytes up to which an array is moved, or given back, at once.
 const AT_ONCE: usize = 64 << 10;
 /// Bytes from which on the allocator moves an array without copying it: on Linux it hands out whole
 /// pages for such an array, and moves them to other addresses.
 const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
-/// Elements that are laid out or moved with each new one.
+/// Elements that are laid out or moved at once, if they take no more bytes than an array may.
 const STEP: usize = 64;
+/// As many, however large they are: fewer would need more room beforehand.
+const LEAST_STEP: usize = 16;
 /// Bytes that are freed at once of an array that is no longer needed.
 #[cfg(feature = "std")]
 const PIECE: usize = 256 << 10;
@@ -377,6 +386,28 @@ mod tests {
         let mut array = Growing::new();
         grow(&mut array, MANY, |_| {});
         assert_eq!(grow_in_steps(&mut array, 7 * MANY), (1 + 2 + 4) * MANY / STEP);
+    }
+
+    #[test]
+    fn a_push_of_large_elements_moves_no_more_bytes() {
+        struct Large([u8; AT_ONCE / 32]);
+
+        impl Default for Large {
+            fn default() -> Self {
+                Self([0; AT_ONCE / 32])
+            }
+        }
+
+        let (mut array, mut moves) = (Growing::new(), 0);
+        for _ in 0..2000 {
+            let before = crate::steps::steps();
+            array.push(Large::default());
+            let moved = (crate::steps::steps() - before) as usize;
+            assert!(moved * size_of::<Large>() <= AT_ONCE, "{moved} moved");
+            moves += usize::from(0 < moved);
+        }
+        assert!(array.iter().all(|element| element.0 == [0; AT_ONCE / 32]));
+        assert_eq!(moves, 1 + 2 + 4 + 8 + 16 + 32, "once for each 32 that move");
     }
 
     #[test]
