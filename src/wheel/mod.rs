@@ -153,11 +153,11 @@ pub struct WheelStats {
     /// The buckets that were taken apart or scanned since the wheel was made. A bucket that the
     /// cursor passes while nothing in it is due does not count.
     pub buckets_visited: u64,
-    /// How often a timeout was moved to a finer level since the wheel was made; 0 for a hashed
-    /// wheel.
+    /// How often an entry was moved to a finer level since the wheel was made, a stale one, too; 0
+    /// for a hashed wheel.
     pub demotions: u64,
-    /// How often a scan of a bucket left a timeout waiting for a later round since the wheel was
-    /// made; 0 for a hierarchical wheel.
+    /// How often a scan of a bucket left an entry waiting for a later round since the wheel was made,
+    /// a stale one, too; 0 for a hierarchical wheel.
     pub rounds_waited: u64,
     /// The bytes that are allocated now, besides the `Wheel` itself.
     pub memory: usize,

@@ -479,7 +479,7 @@ impl Run {
             {
                 return;
             }
-            assert!(turns < 100 * MOST_TURNS, "the turns come to an end");
+            assert!(turns < 1_000 * MOST_TURNS, "the turns come to an end");
         };
         let timer = self.timer();
         if timer.is_stopped() {
@@ -869,6 +869,6 @@ fn pick<T>(values: &mut [T], nth: usize) -> Option<&mut T> {
 /// The operations after which a run ends.
 const MOST_OPS: usize = 2_000;
 /// The turns after which a rest ends that might be endless.
-const MOST_TURNS: usize = 1_000;
+const MOST_TURNS: usize = 100;
 /// The time that passes at most: a century.
 const LONGEST: Duration = Duration::from_secs(3_155_760_000);
