@@ -23,7 +23,10 @@ mod shared;
 
 in_each_mode! {
     an_earlier_one_wakes_who_waits_and_a_later_one_does_not,
+    one_on_another_shard_at_the_same_tick_wakes_nobody,
     it_waits_while_it_is_empty_and_ends_when_the_last_sender_goes,
+    a_timed_wait_ends_when_the_last_sender_goes,
+    once_it_is_over_nobody_waits_on_the_worker_either,
     the_last_sender_leaves_what_is_pending,
     without_a_receiver_each_value_comes_back,
     a_value_that_calls_the_channel_in_its_drop,
@@ -130,6 +133,18 @@ fn an_earlier_one_wakes_who_waits_and_a_later_one_does_not(mode: Mode) {
     assert_eq!((held.hand.woken(), held.poll(), held.poll()), (1, some(4), Poll::Pending));
 }
 
+fn one_on_another_shard_at_the_same_tick_wakes_nobody(mode: Mode) {
+    let (manual, hand) = (Manual::built(mode, |builder| builder.shards(4)), Hand::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    let crew = Crew::new(4);
+    for thread in 0..4 {
+        let sender = sender.clone();
+        crew.on(thread, move || sender.insert(0, ms(10)).expect("it is open"));
+        assert_eq!(hand.woken(), 0, "thread {thread}");
+        assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+    }
+}
+
 fn it_waits_while_it_is_empty_and_ends_when_the_last_sender_goes(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let (sender, mut receiver) = delay_channel::<u32>(&manual.timer);
@@ -143,6 +158,32 @@ fn it_waits_while_it_is_empty_and_ends_when_the_last_sender_goes(mode: Mode) {
     assert_eq!(receiver.poll_expired(&mut hand.context()), Poll::Ready(None));
     assert_eq!(receiver.poll_expired(&mut hand.context()), Poll::Ready(None));
     assert_eq!((receiver.recv(), receiver.recv_timeout(ms(1))), (None, None));
+}
+
+fn a_timed_wait_ends_when_the_last_sender_goes(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (sender, mut receiver) = delay_channel::<u32>(&manual.timer);
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || receiver.recv_timeout(Duration::from_secs(3_600)));
+        // If the sender goes before the other waits, the answer is the same.
+        thread::sleep(ms(10));
+        drop(sender);
+        assert_eq!(waits.join().expect("no panic"), None);
+    });
+}
+
+fn once_it_is_over_nobody_waits_on_the_worker_either(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (sender, mut receiver) = delay_channel::<u32>(&manual.timer);
+    drop(sender);
+    let (answers, answer) = mpsc::channel();
+    let task = move || {
+        let batch = receiver.recv_batch(&mut Vec::new(), 5);
+        answers.send((receiver.recv(), batch, receiver.recv_timeout(ms(5)))).unwrap();
+    };
+    manual.timer.schedule(ms(5), task).expect("it runs");
+    manual.advance(5);
+    assert_eq!(answer.recv(), Ok((None, Ok(0), None)));
 }
 
 fn the_last_sender_leaves_what_is_pending(mode: Mode) {
@@ -527,7 +568,7 @@ fn a_jump_over_what_many_shards_have_in_turns_costs_what_is_due(mode: Mode) {
 
 fn a_key_of_another_channel_finds_nothing(mode: Mode) {
     let timers = [8, 1].map(|shards| Manual::built(mode, |builder| builder.shards(shards)));
-    let (large, _receiver) = delay_channel(&timers[0].timer);
+    let (large, receiver) = delay_channel(&timers[0].timer);
     let (small, _other) = delay_channel::<u32>(&timers[1].timer);
     let crew = Crew::new(8);
     for thread in 0..8 {
@@ -536,6 +577,7 @@ fn a_key_of_another_channel_finds_nothing(mode: Mode) {
         assert_eq!((small.remove(key), small.reset(key, ms(1))), (None, false));
     }
     assert_eq!((large.len(), small.len(), small.is_empty()), (8, 0, true));
+    assert!(!large.is_empty() && !receiver.is_empty());
 }
 
 fn each_receiver_that_waits_is_woken_and_one_gets_it(mode: Mode) {

@@ -85,6 +85,7 @@ fn missed(mode: Mode, missed: MissedTick) -> Vec<(u64, Vec<u64>)> {
     manual.advance(1);
     let mut interval = manual.timer.interval_at(manual.at(0), ms(300));
     interval.set_missed_tick(missed);
+    assert_eq!(interval.missed_tick(), missed);
     let mut seen = vec![(1, ticks(&manual, &hand, &mut interval))];
     for (millis, busy) in [(100, false), (200, true), (650, true), (250, false), (300, false)] {
         manual.advance(millis);

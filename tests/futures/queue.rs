@@ -3,6 +3,7 @@
 use crate::common::long;
 use crate::help::{Manual, ms};
 use shared::Held;
+use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tickwheel::{DelayQueue, Key, Mode, Timer};
@@ -16,6 +17,7 @@ in_each_mode! {
     peek_is_right_in_a_crowd_and_after_a_jump,
     peek_is_right_while_a_bucket_is_taken_apart,
     emptied_it_wakes_who_waits,
+    while_it_is_empty_nobody_waits_on_the_worker_either,
     values_are_seen_and_changed_in_place,
     values_are_listed_and_taken_out_with_their_deadlines,
     room_is_made_once_and_not_beyond_memory,
@@ -134,6 +136,19 @@ fn emptied_it_wakes_who_waits(mode: Mode) {
         held.manual.advance(100);
         assert_eq!((held.hand.woken(), held.hand.wakers(), held.manual.timer.pending()), (0, 0, 0));
     }
+}
+
+fn while_it_is_empty_nobody_waits_on_the_worker_either(mode: Mode) {
+    let manual = Manual::new(mode);
+    let mut queue = DelayQueue::<u32>::with_timer(&manual.timer);
+    let (answers, answer) = mpsc::channel();
+    let task = move || {
+        let batch = queue.recv_batch(&mut Vec::new(), 5);
+        answers.send((queue.recv(), batch, queue.recv_timeout(ms(5)))).unwrap();
+    };
+    manual.timer.schedule(ms(5), task).expect("it runs");
+    manual.advance(5);
+    assert_eq!(answer.recv(), Ok((None, Ok(0), None)));
 }
 
 fn values_are_seen_and_changed_in_place(mode: Mode) {
