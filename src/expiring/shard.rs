@@ -3,8 +3,9 @@
 //! A shard has one timeout in the timer, for a look at the tick of its earliest value. The worker
 //! looks in a [turn](MapShard::turn), takes a bounded number of expired values out, and places the
 //! timeout anew. A caller that stores a value which ends before the look moves the timeout, tells
-//! the worker, and only then lowers `watched`: a caller that loses its core in between holds up no
-//! value of another, because that caller finds the old `watched` and tells the worker too.
+//! the worker, and only then lowers `watched`. So does a caller that looks in the worker's place. One
+//! that loses its core in between holds up no value of another, because that caller finds the old
+//! `watched` and tells the worker too.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
@@ -134,26 +135,28 @@ impl<K, V> MapShard<K, V> {
     #[inline]
     pub(super) fn release(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
         if end < state.watched {
-            self.tell(timer, state, end);
+            let looks = state.looks;
+            drop(state);
+            self.tell(timer, looks, end);
         }
     }
 
+    /// Tells the worker of a value that ends at `end`, stored after so many looks.
     #[cold]
-    fn tell(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
-        let looks = state.looks;
-        drop(state);
+    fn tell(&self, timer: &Shard, looks: u64, end: u64) {
         let Some(ready) = timer.ready() else { return };
         let mut state = self.lock();
-        if state.looks != looks {
-            // That look found the value, or that it has gone, and made `watched` exact.
-            return;
+        let mut tick = end;
+        // A look meanwhile found the value, or that it has gone, and placed the timeout. Who looked
+        // may not have told the worker yet.
+        if state.looks == looks {
+            tick = end.min(state.place.tick);
+            state.place.key = timer.place(ready, state.place.key, tick, &self.turn);
+            if state.place.key.is_none() {
+                return;
+            }
+            state.place.tick = tick;
         }
-        let tick = end.min(state.place.tick);
-        state.place.key = timer.place(ready, state.place.key, tick, &self.turn);
-        if state.place.key.is_none() {
-            return;
-        }
-        state.place.tick = tick;
         drop(state);
         self.tell_of(timer, looks, tick);
     }
@@ -282,6 +285,7 @@ const MANY: u64 = 1_024;
 mod tests {
     use super::*;
     use crate::Timer;
+    use core::sync::atomic::{AtomicUsize, Ordering};
 
     fn map_shard(timer: &Timer) -> MapShard<u32, u32> {
         MapShard::new(timer.shard(), Mode::default(), Waker::noop().clone())
@@ -296,6 +300,21 @@ mod tests {
         assert_eq!(shard.lock().watched, NEVER);
         shard.tell_of(timer, looks, 50);
         assert_eq!(shard.lock().watched, 50);
+    }
+
+    #[test]
+    fn who_stored_a_value_before_a_look_of_which_the_worker_was_not_told_tells_it() {
+        let (timer, mut driver) = Timer::builder().build_driven().expect("in range");
+        let told = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::clone(&told);
+        driver.on_wake(move |_| _ = woken.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(driver.turn(), None);
+        let (shard, timer) = (map_shard(&timer), timer.shard());
+        let stored_after = shard.lock().looks;
+        let ready = timer.ready().expect("it runs");
+        shard.lock().place_look(ready, timer, 50, &shard.turn);
+        shard.tell(timer, stored_after, 50);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 
     #[test]
