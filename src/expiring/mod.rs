@@ -38,8 +38,8 @@ use std::sync::{Mutex, PoisonError};
 /// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
 /// - No call returns a value whose deadline has passed, however late the timer's worker is: each
-///   call judges by the clock as it was before the call took the lock. A deadline is rounded up to
-///   the timer's tick.
+///   call judges by the clock as it was before the call took the lock, and finds no value that
+///   another call has found expired. A deadline is rounded up to the timer's tick.
 /// - Each value has exactly one end: a call returns or drops it, or it expires. A value that has
 ///   expired counts as absent for all calls but [`len`](Self::len) and [`drain`](Self::drain).
 /// - The worker takes expired values out in bounded batches, and other timeouts fire in between. No
@@ -544,10 +544,9 @@ where
         V: Clone,
     {
         self.0.shards.iter().flat_map(move |shard| {
-            let now = self.now();
             // If a clone panics, the others are dropped after the lock is released.
             let (mut keys, mut values) = (Vec::new(), Vec::new());
-            let state = shard.lock();
+            let (state, now) = shard.lock_at(self.now());
             for (key, _, stored) in state.map.iter().filter(|(_, _, stored)| now < stored.end()) {
                 keys.push(key.clone());
                 values.push((self.hub().ticks.instant(stored.end()), stored.value.clone()));
@@ -602,8 +601,7 @@ where
     /// Cost: O(n + p).
     pub fn retain(&self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
         for shard in &self.0.shards {
-            let now = self.now();
-            let mut state = shard.lock();
+            let (mut state, now) = shard.lock_at(self.now());
             let rejects = |key: &K, stored: &mut Stored<V>| {
                 now < stored.end() && !keeps(key, &mut stored.value)
             };
@@ -643,9 +641,8 @@ where
         K: Borrow<Q>,
     {
         let hash = self.0.hasher.hash_one(key);
-        let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
-        let mut state = shard.lock();
+        let (mut state, now) = shard.lock_at(self.hub().tick_at(nanos));
         let named = state.map.find_hashed(bits_of(hash), key)?;
         let end = state.map.named(named)?.end();
         (now < end).then_some(Found { shard, state, named, end })
@@ -689,9 +686,8 @@ where
 
     /// Does what [`look_for`](Self::look_for) does, and makes no room in a map that is full.
     fn look_at(&self, hash: u64, key: &K, nanos: u64) -> Result<Found<'_, K, V>, Vacant<'_, K, V>> {
-        let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
-        let mut state = shard.lock();
+        let (mut state, now) = shard.lock_at(self.hub().tick_at(nanos));
         let mut expired = None;
         if let Some(named) = state.map.find_hashed(bits_of(hash), key) {
             let end = state.map.named(named).map_or(0, |stored| stored.end());

@@ -50,6 +50,8 @@ pub(super) struct ShardState<K, V> {
     /// How often the worker, or a caller in its place, has looked, and placed the timeout.
     looks: u64,
     place: Place,
+    /// The last tick by which a call, or a turn, judged what has expired.
+    judged: u64,
     /// How many values were stored since the map last gave back its memory.
     stored: u64,
 }
@@ -83,6 +85,7 @@ impl<K, V> MapShard<K, V> {
             met: Vec::new(),
             watched: NEVER,
             looks: 0,
+            judged: 0,
             place: Place { timer: Arc::clone(timer), key: None, tick: NEVER },
             stored: 0,
         };
@@ -94,12 +97,22 @@ impl<K, V> MapShard<K, V> {
         Locked { state: lock(&self.state), _waits_for_none: waits_for_none() }
     }
 
+    /// Locks the shard for a call that read the clock at tick `now`. Returns the tick by which it
+    /// judges: what another call has found expired meanwhile stays so.
+    #[inline]
+    pub(super) fn lock_at(&self, now: u64) -> (Locked<'_, K, V>, u64) {
+        let mut state = self.lock();
+        let now = now.max(state.judged);
+        state.judged = now;
+        (state, now)
+    }
+
     /// Takes a bounded number of expired values out, and places the timeout for the next look.
     /// Returns memory too, to free with no lock held.
     pub(super) fn turn(&self, timer: &Shard, now: u64) -> (Batch<K, V>, Option<Map<K, V>>) {
         let ready = timer.ready();
         let mut batch = Vec::new();
-        let mut state = self.lock();
+        let (mut state, now) = self.lock_at(now);
         let next = if state.take_expired(now, &mut batch) {
             now
         } else {
@@ -126,7 +139,7 @@ impl<K, V> MapShard<K, V> {
 
     /// Returns whether a turn has something to do at tick `now`.
     pub(super) fn is_behind(&self, now: u64) -> bool {
-        let state = self.lock();
+        let (state, now) = self.lock_at(now);
         !state.met.is_empty() || state.map.next_wake().is_some_and(|next| next <= now)
     }
 

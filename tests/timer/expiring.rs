@@ -800,6 +800,57 @@ fn the_hook_gets_a_value_though_the_timer_is_stopped_in_that_turn() {
     assert_eq!(called, 1, "once it was between the look for what is due and the executor");
 }
 
+/// A thread may lose its core when it has read the clock. What others do meanwhile, the clock does
+/// here.
+#[test]
+fn what_one_call_has_found_expired_no_other_finds() {
+    type Map = ExpiringMap<u32, u32>;
+    let calls: [(&str, fn(&Map) -> bool); 17] = [
+        ("get", |map| map.get(&1).is_some()),
+        ("peek", |map| map.peek(&1).is_some()),
+        ("get_and_reset", |map| map.get_and_reset(&1, ms(50)).is_some()),
+        ("update", |map| map.update(&1, |value| *value += 1).is_some()),
+        ("touch", |map| map.touch(&1)),
+        ("reset", |map| map.reset(&1, ms(50))),
+        ("reset_if", |map| map.reset_if(&1, ms(50), |_| true)),
+        ("reset_at", |map| map.reset_at(&1, Instant::now() + ms(3_600_000))),
+        ("remove", |map| map.remove(&1).is_some()),
+        ("remove_if", |map| map.remove_if(&1, |_| true).is_some()),
+        ("contains_key", |map| map.contains_key(&1)),
+        ("deadline", |map| map.deadline(&1).is_some()),
+        ("insert", |map| map.insert(1, 11, ms(50)).unwrap().is_some()),
+        ("insert_if_absent", |map| map.insert_if_absent(1, 11, ms(50)).is_err()),
+        ("get_or_insert_with", |map| map.get_or_insert_with(1, ms(50), || 11).unwrap() == 10),
+        ("iter", |map| map.iter().next().is_some()),
+        ("retain", |map| {
+            let mut is_asked = false;
+            map.retain(|_, _| {
+                is_asked = true;
+                true
+            });
+            is_asked
+        }),
+    ];
+    for (name, finds) in calls {
+        let state = Arc::new(Mutex::new((Instant::now(), None::<Map>)));
+        let read = Arc::clone(&state);
+        let clock = OddClock::new(move || {
+            let (now, map) = {
+                let (now, map) = &mut *read.lock().unwrap();
+                let passed = if map.is_some() { ms(10) } else { ms(0) };
+                (std::mem::replace(now, *now + passed), map.take())
+            };
+            assert!(map.is_none_or(|map| !map.contains_key(&1)));
+            now
+        });
+        let (timer, _driver) = Timer::builder().clock(clock).build_driven().unwrap();
+        let map = ExpiringMap::builder().shards(1).build(&timer);
+        map.insert(1, 10, ms(10)).unwrap();
+        state.lock().unwrap().1 = Some(map.clone());
+        assert!(!finds(&map), "{name} finds it");
+    }
+}
+
 #[test]
 fn a_map_hashes_as_it_is_told_and_keeps_its_other_settings() {
     #[derive(Clone, Default)]
