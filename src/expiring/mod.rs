@@ -8,9 +8,10 @@ pub use builder::ExpiringMapBuilder;
 pub use receiver::ExpiredReceiver;
 
 use crate::names::{ODD, bits_of};
+use crate::panics::{Payload, catch};
 use crate::platform::Instant;
 use crate::timer::{Hub, PendingLimit, Shard};
-use crate::{DelaySender, Due, Expired, Key, Timer, timer};
+use crate::{DelaySender, Due, Expired, Key, Timer, WheelMap, timer};
 use InsertErrorKind::{Full, Occupied};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -19,14 +20,16 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
-use core::iter::from_fn;
-use core::mem::{replace, take};
+use core::iter::once;
+use core::mem::{needs_drop, replace, take};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
-use shard::{Batch, Locked, MapShard, Stored};
+use shard::{Batch, Locked, Map, MapShard, Stored};
 use std::hash::RandomState;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
+use std::thread::panicking;
 
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
@@ -74,9 +77,11 @@ use std::sync::{Mutex, PoisonError};
 ///   wait: it returns an error, as [`Timer`] says. Moving a
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
 /// - If it panics, the panic reaches the caller, and the map is consistent. The timer is told of a
-///   panic in the `Drop` of what has expired, and no caller. A second one in the same call, as of
-///   two values that `retain` rejects, aborts the process. Keys that misbehave have the
-///   consequences that [`WheelMap`](crate::WheelMap) states.
+///   panic in the `Drop` of what has expired, and no caller. If a call drops several keys and values
+///   that panic in their `Drop`, all are dropped: the first panic reaches the caller, and the timer
+///   is told of the others. A `Drop` that panics while a panic of other code passes through the call
+///   aborts the process. Keys that misbehave have the consequences that
+///   [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
 ///
@@ -135,6 +140,13 @@ type Hook<K, V> = dyn Fn(Due<V, K>) + Send + Sync;
 struct Calls<K, V> {
     batch: Batch<K, V>,
     hook: Arc<Hook<K, V>>,
+    hub: Arc<Hub>,
+}
+
+/// All that was taken out of a map.
+struct Drained<K, V> {
+    maps: Vec<Map<K, V>>,
+    met: Batch<K, V>,
     hub: Arc<Hub>,
 }
 
@@ -301,9 +313,7 @@ where
         V: Clone,
     {
         if let Some(value) = self.get(&key) {
-            // That might panic. Then the value goes, too.
-            drop((key, make));
-            return Ok(value);
+            return Ok(self.keep(value, [catch(|| drop(key)), catch(|| drop(make))]));
         }
         let value = make();
         let made = value.clone();
@@ -315,8 +325,8 @@ where
                 Err(error) => error.into_entry(),
             };
             if let Some(first) = self.get(&key) {
-                drop((key, value, made));
-                return Ok(first);
+                let needless = [value, made].into_iter().map(|value| catch(|| drop(value)));
+                return Ok(self.keep(first, once(catch(|| drop(key))).chain(needless)));
             }
             stored = self.insert_if_absent(key, value, delay);
         }
@@ -463,9 +473,7 @@ where
         K: Borrow<Q>,
     {
         let (key, value) = self.remove_entry(key)?;
-        // That might panic. Then the value goes, too.
-        drop(key);
-        Some(value)
+        Some(self.keep(value, [catch(|| drop(key))]))
     }
 
     /// Removes the value of `key` if `is_it` returns true for it, as one step, and returns it.
@@ -482,8 +490,7 @@ where
         K: Borrow<Q>,
     {
         let (key, value) = self.remove_found(self.find(key)?.filter(is_it)?)?;
-        drop(key);
-        Some(value)
+        Some(self.keep(value, [catch(|| drop(key))]))
     }
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
@@ -563,26 +570,7 @@ where
     ///
     /// Cost: O(n + p).
     pub fn drain(&self) -> impl Iterator<Item = (K, Option<Instant>, V)> + use<K, V, S> {
-        let (mut maps, mut met) = (Vec::new(), Vec::new());
-        for shard in &self.0.shards {
-            let (map, mut expired) = shard.lock().take_all();
-            self.0.give_back(map.len() + expired.len());
-            maps.push(map);
-            met.append(&mut expired);
-        }
-        let ticks = self.hub().ticks;
-        from_fn(move || {
-            if let Some(Expired { key, deadline, value }) = met.pop() {
-                return Some((key, ticks.instant(deadline), value));
-            }
-            while let Some(map) = maps.last_mut() {
-                if let Some(Expired { key, value: stored, .. }) = map.expire(u64::MAX) {
-                    return Some((key, ticks.instant(stored.end()), stored.value));
-                }
-                maps.pop();
-            }
-            None
-        })
+        self.0.drain()
     }
 
     /// Drops all values, with no lock held.
@@ -596,7 +584,8 @@ where
     /// values that have expired. `keeps` runs under the lock of one shard after the other, and the
     /// values are dropped with no lock held.
     ///
-    /// If `keeps` panics, the values of that shard and of those not asked yet stay.
+    /// If `keeps` panics, the values of that shard and of those not asked yet stay. If the `Drop` of
+    /// a value panics, the others that were rejected go, and those not asked yet stay.
     ///
     /// Cost: O(n + p).
     pub fn retain(&self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
@@ -611,7 +600,8 @@ where
             let memory = state.take_memory_if_emptied();
             drop(state);
             self.0.give_back(rejected.len());
-            drop((rejected, memory));
+            drop(memory);
+            drop_each(self.hub(), rejected.into_iter().flatten());
         }
     }
 
@@ -654,9 +644,7 @@ where
                 let end = stored.end();
                 let replaced = replace(found.stored(), stored);
                 self.refile(found, end);
-                // That might panic. Then the value goes, too.
-                drop(key);
-                Ok(Some(replaced.value))
+                Ok(Some(self.keep(replaced.value, [catch(|| drop(key))])))
             }
             Err(vacant) => self.store_new(vacant, key, stored).map(|()| None),
         }
@@ -786,6 +774,17 @@ where
         self.0.time_to_idle.map_or(u64::MAX, deadline_from)
     }
 
+    /// Returns `value`, unless the drop of what a call has no use for panicked: then it goes, too.
+    fn keep<T>(&self, value: T, drops: impl IntoIterator<Item = Result<(), Payload>>) -> T {
+        match first_panic(self.hub(), drops) {
+            None => value,
+            Some(panic) => {
+                self.hub().guarded(|| drop(value));
+                resume_unwind(panic)
+            }
+        }
+    }
+
     #[inline]
     fn shard_of(&self, hash: u64) -> &MapShard<K, V> {
         // Other bits choose the line of the table within the shard.
@@ -821,9 +820,7 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
         let hub = &self.timer.hub;
         match outlet {
             Outlet::Drops => {
-                for expired in batch {
-                    hub.guarded(|| drop(expired));
-                }
+                batch.into_iter().for_each(|expired| let_go(hub, expired));
             }
             Outlet::Hook(hook) => {
                 let calls = Calls { batch, hook: Arc::clone(hook), hub: Arc::clone(hub) };
@@ -839,8 +836,10 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
                 for expired in batch {
                     let deadline = expired.deadline;
                     let unread = Unread::new(expired, self.limit.clone());
-                    // Without a receiver it is dropped.
-                    hub.guarded(|| drop(sender.insert_at_tick(unread, deadline)));
+                    // There is no receiver.
+                    if let Err(refused) = sender.insert_at_tick(unread, deadline) {
+                        let_go(hub, refused.into_value().into_expired());
+                    }
                 }
             }
         }
@@ -861,6 +860,18 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
 }
 
 impl<K, V, S> Shared<K, V, S> {
+    /// Takes all out.
+    fn drain(&self) -> Drained<K, V> {
+        let (mut maps, mut met) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            let (map, mut expired) = shard.lock().take_all();
+            self.give_back(map.len() + expired.len());
+            maps.push(map);
+            met.append(&mut expired);
+        }
+        Drained { maps, met, hub: Arc::clone(&self.timer.hub) }
+    }
+
     /// Returns where a caller puts a value that it finds expired, or None if it leaves it to the
     /// worker.
     fn outlet_of_callers(&self) -> Option<&Outlet<K, V>> {
@@ -886,6 +897,35 @@ impl<K, V, S> Shared<K, V, S> {
     }
 }
 
+impl<K, V> Iterator for Drained<K, V> {
+    type Item = (K, Option<Instant>, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let ticks = self.hub.ticks;
+        if let Some(Expired { key, deadline, value }) = self.met.pop() {
+            return Some((key, ticks.instant(deadline), value));
+        }
+        while let Some(map) = self.maps.last_mut() {
+            if let Some(Expired { key, value: stored, .. }) = map.expire(u64::MAX) {
+                return Some((key, ticks.instant(stored.end()), stored.value));
+            }
+            self.maps.pop();
+        }
+        None
+    }
+}
+
+impl<K, V> Drop for Drained<K, V> {
+    fn drop(&mut self) {
+        if needs_drop::<(K, V)>() {
+            let kept = self.maps.iter_mut().flat_map(WheelMap::drain);
+            let kept = kept.map(|Expired { key, value, .. }| (key, value.value));
+            let met = self.met.drain(..).map(|Expired { key, value, .. }| (key, value));
+            drop_each(&self.hub, kept.chain(met));
+        }
+    }
+}
+
 impl<K, V> Calls<K, V> {
     fn call(mut self) {
         for expired in take(&mut self.batch) {
@@ -896,9 +936,7 @@ impl<K, V> Calls<K, V> {
 
 impl<K, V> Drop for Calls<K, V> {
     fn drop(&mut self) {
-        for expired in take(&mut self.batch) {
-            self.hub.guarded(|| drop(expired));
-        }
+        take(&mut self.batch).into_iter().for_each(|expired| let_go(&self.hub, expired));
     }
 }
 
@@ -927,6 +965,31 @@ impl<K, V> Found<'_, K, V> {
     fn filter(mut self, is_it: impl FnOnce(&V) -> bool) -> Option<Self> {
         is_it(&self.stored().value).then_some(self)
     }
+}
+
+/// Drops what has expired. The timer is told of panics.
+fn let_go<K, V>(hub: &Hub, Expired { key, value, .. }: Expired<V, K>) {
+    hub.guarded(|| drop(key));
+    hub.guarded(|| drop(value));
+}
+
+/// Drops each, whichever of them panic. The first panic reaches the caller, unless its thread panics
+/// already: then the timer is told of it, as of the others.
+fn drop_each<K, V>(hub: &Hub, all: impl Iterator<Item = (K, V)>) {
+    let drops = all.flat_map(|(key, value)| [catch(|| drop(key)), catch(|| drop(value))]);
+    match first_panic(hub, drops) {
+        Some(panic) if panicking() => hub.panicked(panic),
+        Some(panic) => resume_unwind(panic),
+        None => {}
+    }
+}
+
+/// Returns the first panic. The timer is told of the others.
+fn first_panic(hub: &Hub, drops: impl IntoIterator<Item = Result<(), Payload>>) -> Option<Payload> {
+    let mut panics = drops.into_iter().filter_map(Result::err);
+    let first = panics.next();
+    panics.for_each(|panic| hub.panicked(panic));
+    first
 }
 
 /// Says why a value was not stored, from [`ExpiringMap::insert`], and gives key and value back:

@@ -1114,6 +1114,95 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     assert_eq!((told.get(), herd.dropped(), map.len()), (200, 200, 0));
 }
 
+/// Two panics at once would end the process.
+#[test]
+fn of_keys_and_values_that_all_panic_as_one_call_drops_them_each_is_dropped() {
+    type Map = ExpiringMap<Odd, Odd>;
+    let calls: [(&str, fn(&Map, &Herd), u64); 8] = [
+        ("retain", |map, _| map.retain(|_, _| false), 4),
+        ("clear", |map, _| map.clear(), 4),
+        ("the rest of a drain", |map, _| drop(map.drain()), 4),
+        ("insert", |map, herd| drop(map.insert(herd.bomb(1), herd.make(1), ms(10))), 2),
+        ("remove", |map, herd| drop(map.remove(&herd.make(1))), 2),
+        ("remove_if", |map, herd| drop(map.remove_if(&herd.make(1), |_| true)), 2),
+        (
+            "get_or_insert_with",
+            |map, herd| {
+                let captured = herd.bomb(3);
+                drop(map.get_or_insert_with(herd.bomb(1), ms(10), || captured));
+            },
+            2,
+        ),
+        (
+            "get_or_insert_with, another was faster",
+            |map, herd| {
+                let makes = || {
+                    drop(map.insert(herd.make(3), herd.make(3), ms(10)));
+                    herd.bomb(3)
+                };
+                drop(map.get_or_insert_with(herd.bomb(3), ms(10), makes));
+            },
+            2,
+        ),
+    ];
+    for (name, call, panics) in calls {
+        let (manual, herd) = (Manual::with(|builder| builder), Herd::default());
+        let map = ExpiringMap::builder().shards(1).build(&manual.timer);
+        for number in 1..=2 {
+            assert!(map.insert(herd.bomb(number), herd.bomb(number), ms(10)).is_ok());
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| call(&map, &herd))).is_err(), "{name}");
+        // The caller has the first one.
+        assert_eq!(manual.timer.stats().panics, panics - 1, "{name}");
+        manual.advance(10);
+        assert_eq!((herd.alive(), map.len()), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn values_that_panic_as_a_panic_drops_a_drain_do_not_end_the_process() {
+    struct Bomb(Count);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.add();
+            panic!("as it was meant to be");
+        }
+    }
+
+    let (manual, count) = (Manual::with(|builder| builder), Count::default());
+    let map = ExpiringMap::with_timer(&manual.timer);
+    for key in 0..3 {
+        assert!(map.insert(key, Bomb(count.clone()), ms(10)).is_ok());
+    }
+    let panics = || {
+        let _rest = map.drain();
+        panic!("as it was meant to be");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!((count.get(), manual.timer.stats().panics), (3, 3));
+}
+
+#[test]
+fn of_keys_and_values_that_all_panic_as_they_expire_each_is_dropped() {
+    let kept = Kept::default();
+    let manual = Manual::built(Mode::default(), |builder| builder.executor(kept.executor()));
+    let (herd, builder) = (Herd::default(), || ExpiringMap::builder().shards(1));
+    let (received, receiver) = builder().build_with_receiver(&manual.timer);
+    drop(receiver);
+    let hooked = builder().on_expired(|_| unreachable!()).build(&manual.timer);
+    for map in [builder().build(&manual.timer), received, hooked] {
+        for number in 0..2 {
+            assert!(map.insert(herd.bomb(number), herd.bomb(number), ms(10)).is_ok());
+        }
+        manual.advance(10);
+        // The executor leaves the hook out.
+        kept.next().into_iter().for_each(drop);
+        assert_eq!((herd.alive(), map.len()), (0, 0));
+    }
+    assert_eq!(manual.timer.stats().panics, 12);
+}
+
 #[test]
 fn clones_that_a_panic_leaves_are_dropped_with_no_lock_held() {
     for clones in 0..4 {
