@@ -22,6 +22,8 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::iter::once;
 use core::mem::{needs_drop, replace, take};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
@@ -34,9 +36,9 @@ use std::thread::panicking;
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
 ///
-/// Clones are the same map, and with the last one the values are dropped. Each value has a deadline
-/// of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires
-/// is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
+/// Clones are the same map, and the thread that drops the last one drops the values. Each value has a
+/// deadline of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that
+/// expires is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
 /// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place
 /// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
@@ -125,6 +127,8 @@ struct Shared<K, V, S> {
     /// How many values there may be, those included that are to be handed over.
     limit: Option<Arc<PendingLimit>>,
     outlet: Outlet<K, V>,
+    /// How many handles there are. The worker, which owns all this during a turn, is none.
+    handles: AtomicUsize,
 }
 
 /// What becomes of expired values.
@@ -1057,7 +1061,17 @@ impl<K, V> core::error::Error for InsertError<K, V> {}
 /// The same map.
 impl<K, V, S> Clone for ExpiringMap<K, V, S> {
     fn clone(&self) -> Self {
+        self.0.handles.fetch_add(1, Relaxed);
         Self(Arc::clone(&self.0))
+    }
+}
+
+/// With the last handle, this thread drops the values: all timeouts would wait for the worker.
+impl<K, V, S> Drop for ExpiringMap<K, V, S> {
+    fn drop(&mut self) {
+        if self.0.handles.fetch_sub(1, AcqRel) == 1 {
+            drop(self.0.drain());
+        }
     }
 }
 

@@ -1355,6 +1355,35 @@ fn a_map_may_be_dropped_by_its_own_hook() {
 }
 
 #[test]
+fn the_last_handle_drops_all_values_while_the_worker_drops_one_that_has_expired() {
+    let (manual, gate) = (Manual::with(|builder| builder), Gate::default());
+    let passes = gate.clone();
+    let herd = Herd::that_calls(move |act, number| {
+        if (act, number) == (Act::Drop, 0) {
+            passes.pass();
+        }
+    });
+    let map = ExpiringMap::builder().shards(1).build(&manual.timer);
+    assert!(map.insert(0, herd.make(0), ms(10)).is_ok());
+    for number in 1..=3 {
+        assert!(map.insert(number, herd.bomb(number), ms(1_000)).is_ok());
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| manual.clock.jump(ms(10)));
+        gate.reached();
+        let _opens = OpensInDrop(&gate);
+        let last = map.clone();
+        drop(map);
+        assert_eq!(herd.dropped(), 1);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(last))).is_err());
+        // The caller has the first panic.
+        assert_eq!((herd.alive(), manual.timer.stats().panics), (0, 2));
+    });
+    manual.settle();
+    assert_eq!((manual.timer.pending(), manual.timer.stats().panics), (0, 2));
+}
+
+#[test]
 fn an_idle_map_starts_no_thread_and_a_full_one_wakes_nobody() {
     let timer = Timer::builder().thread_name("expiring-idle").build().unwrap();
     let map = ExpiringMap::with_timer(&timer);
