@@ -41,10 +41,11 @@ type RandomState = ();
 /// # Keys and values that misbehave
 ///
 /// If `Hash`, `Eq`, a hasher or a `Drop` panics, the panic reaches the caller, and the map is
-/// consistent: a call that takes a key did all that it does, or nothing. If equal keys have
-/// different hashes, or `Eq` contradicts itself, the map may fail to find a key, or hold it twice.
-/// Each value comes out at its deadline nevertheless, and memory stays bounded. The same goes for a
-/// key that changes while the map holds it.
+/// consistent: a call that takes a key did all that it does, or nothing. A second panic in the same
+/// call, as of a key and its value that are dropped, aborts the process, as with the collections of
+/// std. If equal keys have different hashes, or `Eq` contradicts itself, the map may fail to find a
+/// key, or hold it twice. Each value comes out at its deadline nevertheless, and memory stays
+/// bounded. The same goes for a key that changes while the map holds it.
 ///
 /// ```
 /// use tickwheel::{Mode, WheelMap};

@@ -9,6 +9,7 @@ use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::num::NonZeroUsize;
+use core::sync::atomic::AtomicUsize;
 use core::task::Waker;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
@@ -121,7 +122,8 @@ where
                 CachePadded::new(MapShard::new(&timer, mode, Waker::from(Arc::new(turn))))
             };
             let shards = (0..shards).map(shard).collect();
-            Shared { shards, timer: Arc::clone(&timer), hasher, time_to_idle, limit, outlet }
+            let (timer, handles) = (Arc::clone(&timer), AtomicUsize::new(1));
+            Shared { shards, timer, hasher, time_to_idle, limit, outlet, handles }
         }))
     }
 

@@ -8,9 +8,10 @@ pub use builder::ExpiringMapBuilder;
 pub use receiver::ExpiredReceiver;
 
 use crate::names::{ODD, bits_of};
+use crate::panics::{Payload, catch};
 use crate::platform::Instant;
 use crate::timer::{Hub, PendingLimit, Shard};
-use crate::{DelaySender, Due, Expired, Key, Timer, timer};
+use crate::{DelaySender, Due, Expired, Key, Timer, WheelMap, timer};
 use InsertErrorKind::{Full, Occupied};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -19,27 +20,31 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
-use core::iter::from_fn;
-use core::mem::{replace, take};
+use core::iter::once;
+use core::mem::{needs_drop, replace, take};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
-use shard::{Batch, Locked, MapShard, Stored};
+use shard::{Batch, Locked, Map, MapShard, Stored};
 use std::hash::RandomState;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
+use std::thread::panicking;
 
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
 ///
-/// Clones are the same map, and with the last one the values are dropped. Each value has a deadline
-/// of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires
-/// is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
+/// Clones are the same map, and the thread that drops the last one drops the values. Each value has a
+/// deadline of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that
+/// expires is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
 /// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place
 /// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
 /// - No call returns a value whose deadline has passed, however late the timer's worker is: each
-///   call judges by the clock as it was before the call took the lock. A deadline is rounded up to
-///   the timer's tick.
+///   call judges by the clock as it was before the call took the lock, and finds no value that
+///   another call has found expired. A deadline is rounded up to the timer's tick.
 /// - Each value has exactly one end: a call returns or drops it, or it expires. A value that has
 ///   expired counts as absent for all calls but [`len`](Self::len) and [`drain`](Self::drain).
 /// - The worker takes expired values out in bounded batches, and other timeouts fire in between. No
@@ -74,9 +79,11 @@ use std::sync::{Mutex, PoisonError};
 ///   wait: it returns an error, as [`Timer`] says. Moving a
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
 /// - If it panics, the panic reaches the caller, and the map is consistent. The timer is told of a
-///   panic in the `Drop` of what has expired, and no caller. A second one in the same call, as of
-///   two values that `retain` rejects, aborts the process. Keys that misbehave have the
-///   consequences that [`WheelMap`](crate::WheelMap) states.
+///   panic in the `Drop` of what has expired, and no caller. If a call drops several keys and values
+///   that panic in their `Drop`, all are dropped: the first panic reaches the caller, and the timer
+///   is told of the others. A `Drop` that panics while a panic of other code passes through the call
+///   aborts the process. Keys that misbehave have the consequences that
+///   [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
 ///
@@ -120,6 +127,8 @@ struct Shared<K, V, S> {
     /// How many values there may be, those included that are to be handed over.
     limit: Option<Arc<PendingLimit>>,
     outlet: Outlet<K, V>,
+    /// How many handles there are. The worker, which owns all this during a turn, is none.
+    handles: AtomicUsize,
 }
 
 /// What becomes of expired values.
@@ -135,6 +144,13 @@ type Hook<K, V> = dyn Fn(Due<V, K>) + Send + Sync;
 struct Calls<K, V> {
     batch: Batch<K, V>,
     hook: Arc<Hook<K, V>>,
+    hub: Arc<Hub>,
+}
+
+/// All that was taken out of a map.
+struct Drained<K, V> {
+    maps: Vec<Map<K, V>>,
+    met: Batch<K, V>,
     hub: Arc<Hub>,
 }
 
@@ -301,9 +317,7 @@ where
         V: Clone,
     {
         if let Some(value) = self.get(&key) {
-            // That might panic. Then the value goes, too.
-            drop((key, make));
-            return Ok(value);
+            return Ok(self.keep(value, [catch(|| drop(key)), catch(|| drop(make))]));
         }
         let value = make();
         let made = value.clone();
@@ -315,8 +329,8 @@ where
                 Err(error) => error.into_entry(),
             };
             if let Some(first) = self.get(&key) {
-                drop((key, value, made));
-                return Ok(first);
+                let needless = [value, made].into_iter().map(|value| catch(|| drop(value)));
+                return Ok(self.keep(first, once(catch(|| drop(key))).chain(needless)));
             }
             stored = self.insert_if_absent(key, value, delay);
         }
@@ -463,9 +477,7 @@ where
         K: Borrow<Q>,
     {
         let (key, value) = self.remove_entry(key)?;
-        // That might panic. Then the value goes, too.
-        drop(key);
-        Some(value)
+        Some(self.keep(value, [catch(|| drop(key))]))
     }
 
     /// Removes the value of `key` if `is_it` returns true for it, as one step, and returns it.
@@ -482,8 +494,7 @@ where
         K: Borrow<Q>,
     {
         let (key, value) = self.remove_found(self.find(key)?.filter(is_it)?)?;
-        drop(key);
-        Some(value)
+        Some(self.keep(value, [catch(|| drop(key))]))
     }
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
@@ -544,10 +555,9 @@ where
         V: Clone,
     {
         self.0.shards.iter().flat_map(move |shard| {
-            let now = self.now();
             // If a clone panics, the others are dropped after the lock is released.
             let (mut keys, mut values) = (Vec::new(), Vec::new());
-            let state = shard.lock();
+            let (state, now) = shard.lock_at(self.now());
             for (key, _, stored) in state.map.iter().filter(|(_, _, stored)| now < stored.end()) {
                 keys.push(key.clone());
                 values.push((self.hub().ticks.instant(stored.end()), stored.value.clone()));
@@ -564,26 +574,7 @@ where
     ///
     /// Cost: O(n + p).
     pub fn drain(&self) -> impl Iterator<Item = (K, Option<Instant>, V)> + use<K, V, S> {
-        let (mut maps, mut met) = (Vec::new(), Vec::new());
-        for shard in &self.0.shards {
-            let (map, mut expired) = shard.lock().take_all();
-            self.0.give_back(map.len() + expired.len());
-            maps.push(map);
-            met.append(&mut expired);
-        }
-        let ticks = self.hub().ticks;
-        from_fn(move || {
-            if let Some(Expired { key, deadline, value }) = met.pop() {
-                return Some((key, ticks.instant(deadline), value));
-            }
-            while let Some(map) = maps.last_mut() {
-                if let Some(Expired { key, value: stored, .. }) = map.expire(u64::MAX) {
-                    return Some((key, ticks.instant(stored.end()), stored.value));
-                }
-                maps.pop();
-            }
-            None
-        })
+        self.0.drain()
     }
 
     /// Drops all values, with no lock held.
@@ -597,13 +588,13 @@ where
     /// values that have expired. `keeps` runs under the lock of one shard after the other, and the
     /// values are dropped with no lock held.
     ///
-    /// If `keeps` panics, the values of that shard and of those not asked yet stay.
+    /// If `keeps` panics, the values of that shard and of those not asked yet stay. If the `Drop` of
+    /// a value panics, the others that were rejected go, and those not asked yet stay.
     ///
     /// Cost: O(n + p).
     pub fn retain(&self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
         for shard in &self.0.shards {
-            let now = self.now();
-            let mut state = shard.lock();
+            let (mut state, now) = shard.lock_at(self.now());
             let rejects = |key: &K, stored: &mut Stored<V>| {
                 now < stored.end() && !keeps(key, &mut stored.value)
             };
@@ -613,7 +604,8 @@ where
             let memory = state.take_memory_if_emptied();
             drop(state);
             self.0.give_back(rejected.len());
-            drop((rejected, memory));
+            drop(memory);
+            drop_each(self.hub(), rejected.into_iter().flatten());
         }
     }
 
@@ -643,9 +635,8 @@ where
         K: Borrow<Q>,
     {
         let hash = self.0.hasher.hash_one(key);
-        let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
-        let mut state = shard.lock();
+        let (mut state, now) = shard.lock_at(self.hub().tick_at(nanos));
         let named = state.map.find_hashed(bits_of(hash), key)?;
         let end = state.map.named(named)?.end();
         (now < end).then_some(Found { shard, state, named, end })
@@ -657,9 +648,7 @@ where
                 let end = stored.end();
                 let replaced = replace(found.stored(), stored);
                 self.refile(found, end);
-                // That might panic. Then the value goes, too.
-                drop(key);
-                Ok(Some(replaced.value))
+                Ok(Some(self.keep(replaced.value, [catch(|| drop(key))])))
             }
             Err(vacant) => self.store_new(vacant, key, stored).map(|()| None),
         }
@@ -689,9 +678,8 @@ where
 
     /// Does what [`look_for`](Self::look_for) does, and makes no room in a map that is full.
     fn look_at(&self, hash: u64, key: &K, nanos: u64) -> Result<Found<'_, K, V>, Vacant<'_, K, V>> {
-        let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
-        let mut state = shard.lock();
+        let (mut state, now) = shard.lock_at(self.hub().tick_at(nanos));
         let mut expired = None;
         if let Some(named) = state.map.find_hashed(bits_of(hash), key) {
             let end = state.map.named(named).map_or(0, |stored| stored.end());
@@ -790,6 +778,17 @@ where
         self.0.time_to_idle.map_or(u64::MAX, deadline_from)
     }
 
+    /// Returns `value`, unless the drop of what a call has no use for panicked: then it goes, too.
+    fn keep<T>(&self, value: T, drops: impl IntoIterator<Item = Result<(), Payload>>) -> T {
+        match first_panic(self.hub(), drops) {
+            None => value,
+            Some(panic) => {
+                self.hub().guarded(|| drop(value));
+                resume_unwind(panic)
+            }
+        }
+    }
+
     #[inline]
     fn shard_of(&self, hash: u64) -> &MapShard<K, V> {
         // Other bits choose the line of the table within the shard.
@@ -825,9 +824,7 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
         let hub = &self.timer.hub;
         match outlet {
             Outlet::Drops => {
-                for expired in batch {
-                    hub.guarded(|| drop(expired));
-                }
+                batch.into_iter().for_each(|expired| let_go(hub, expired));
             }
             Outlet::Hook(hook) => {
                 let calls = Calls { batch, hook: Arc::clone(hook), hub: Arc::clone(hub) };
@@ -843,8 +840,10 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
                 for expired in batch {
                     let deadline = expired.deadline;
                     let unread = Unread::new(expired, self.limit.clone());
-                    // Without a receiver it is dropped.
-                    hub.guarded(|| drop(sender.insert_at_tick(unread, deadline)));
+                    // There is no receiver.
+                    if let Err(refused) = sender.insert_at_tick(unread, deadline) {
+                        let_go(hub, refused.into_value().into_expired());
+                    }
                 }
             }
         }
@@ -865,6 +864,18 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
 }
 
 impl<K, V, S> Shared<K, V, S> {
+    /// Takes all out.
+    fn drain(&self) -> Drained<K, V> {
+        let (mut maps, mut met) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            let (map, mut expired) = shard.lock().take_all();
+            self.give_back(map.len() + expired.len());
+            maps.push(map);
+            met.append(&mut expired);
+        }
+        Drained { maps, met, hub: Arc::clone(&self.timer.hub) }
+    }
+
     /// Returns where a caller puts a value that it finds expired, or None if it leaves it to the
     /// worker.
     fn outlet_of_callers(&self) -> Option<&Outlet<K, V>> {
@@ -890,6 +901,35 @@ impl<K, V, S> Shared<K, V, S> {
     }
 }
 
+impl<K, V> Iterator for Drained<K, V> {
+    type Item = (K, Option<Instant>, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let ticks = self.hub.ticks;
+        if let Some(Expired { key, deadline, value }) = self.met.pop() {
+            return Some((key, ticks.instant(deadline), value));
+        }
+        while let Some(map) = self.maps.last_mut() {
+            if let Some(Expired { key, value: stored, .. }) = map.expire(u64::MAX) {
+                return Some((key, ticks.instant(stored.end()), stored.value));
+            }
+            self.maps.pop();
+        }
+        None
+    }
+}
+
+impl<K, V> Drop for Drained<K, V> {
+    fn drop(&mut self) {
+        if needs_drop::<(K, V)>() {
+            let kept = self.maps.iter_mut().flat_map(WheelMap::drain);
+            let kept = kept.map(|Expired { key, value, .. }| (key, value.value));
+            let met = self.met.drain(..).map(|Expired { key, value, .. }| (key, value));
+            drop_each(&self.hub, kept.chain(met));
+        }
+    }
+}
+
 impl<K, V> Calls<K, V> {
     fn call(mut self) {
         for expired in take(&mut self.batch) {
@@ -900,9 +940,7 @@ impl<K, V> Calls<K, V> {
 
 impl<K, V> Drop for Calls<K, V> {
     fn drop(&mut self) {
-        for expired in take(&mut self.batch) {
-            self.hub.guarded(|| drop(expired));
-        }
+        take(&mut self.batch).into_iter().for_each(|expired| let_go(&self.hub, expired));
     }
 }
 
@@ -931,6 +969,31 @@ impl<K, V> Found<'_, K, V> {
     fn filter(mut self, is_it: impl FnOnce(&V) -> bool) -> Option<Self> {
         is_it(&self.stored().value).then_some(self)
     }
+}
+
+/// Drops what has expired. The timer is told of panics.
+fn let_go<K, V>(hub: &Hub, Expired { key, value, .. }: Expired<V, K>) {
+    hub.guarded(|| drop(key));
+    hub.guarded(|| drop(value));
+}
+
+/// Drops each, whichever of them panic. The first panic reaches the caller, unless its thread panics
+/// already: then the timer is told of it, as of the others.
+fn drop_each<K, V>(hub: &Hub, all: impl Iterator<Item = (K, V)>) {
+    let drops = all.flat_map(|(key, value)| [catch(|| drop(key)), catch(|| drop(value))]);
+    match first_panic(hub, drops) {
+        Some(panic) if panicking() => hub.panicked(panic),
+        Some(panic) => resume_unwind(panic),
+        None => {}
+    }
+}
+
+/// Returns the first panic. The timer is told of the others.
+fn first_panic(hub: &Hub, drops: impl IntoIterator<Item = Result<(), Payload>>) -> Option<Payload> {
+    let mut panics = drops.into_iter().filter_map(Result::err);
+    let first = panics.next();
+    panics.for_each(|panic| hub.panicked(panic));
+    first
 }
 
 /// Says why a value was not stored, from [`ExpiringMap::insert`], and gives key and value back:
@@ -998,7 +1061,17 @@ impl<K, V> core::error::Error for InsertError<K, V> {}
 /// The same map.
 impl<K, V, S> Clone for ExpiringMap<K, V, S> {
     fn clone(&self) -> Self {
+        self.0.handles.fetch_add(1, Relaxed);
         Self(Arc::clone(&self.0))
+    }
+}
+
+/// With the last handle, this thread drops the values: all timeouts would wait for the worker.
+impl<K, V, S> Drop for ExpiringMap<K, V, S> {
+    fn drop(&mut self) {
+        if self.0.handles.fetch_sub(1, AcqRel) == 1 {
+            drop(self.0.drain());
+        }
     }
 }
 

@@ -41,6 +41,10 @@ impl<K, V> Unread<K, V> {
     pub(super) fn new(expired: Expired<V, K>, limit: Option<Arc<PendingLimit>>) -> Self {
         Self { expired, _place: Place(limit) }
     }
+
+    pub(super) fn into_expired(self) -> Expired<V, K> {
+        self.expired
+    }
 }
 
 impl<K, V> Source for ExpiredValues<K, V> {

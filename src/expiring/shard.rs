@@ -3,8 +3,9 @@
 //! A shard has one timeout in the timer, for a look at the tick of its earliest value. The worker
 //! looks in a [turn](MapShard::turn), takes a bounded number of expired values out, and places the
 //! timeout anew. A caller that stores a value which ends before the look moves the timeout, tells
-//! the worker, and only then lowers `watched`: a caller that loses its core in between holds up no
-//! value of another, because that caller finds the old `watched` and tells the worker too.
+//! the worker, and only then lowers `watched`. So does a caller that looks in the worker's place. One
+//! that loses its core in between holds up no value of another, because that caller finds the old
+//! `watched` and tells the worker too.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
@@ -49,6 +50,8 @@ pub(super) struct ShardState<K, V> {
     /// How often the worker, or a caller in its place, has looked, and placed the timeout.
     looks: u64,
     place: Place,
+    /// The last tick by which a call, or a turn, judged what has expired.
+    judged: u64,
     /// How many values were stored since the map last gave back its memory.
     stored: u64,
 }
@@ -82,6 +85,7 @@ impl<K, V> MapShard<K, V> {
             met: Vec::new(),
             watched: NEVER,
             looks: 0,
+            judged: 0,
             place: Place { timer: Arc::clone(timer), key: None, tick: NEVER },
             stored: 0,
         };
@@ -93,12 +97,22 @@ impl<K, V> MapShard<K, V> {
         Locked { state: lock(&self.state), _waits_for_none: waits_for_none() }
     }
 
+    /// Locks the shard for a call that read the clock at tick `now`. Returns the tick by which it
+    /// judges: what another call has found expired meanwhile stays so.
+    #[inline]
+    pub(super) fn lock_at(&self, now: u64) -> (Locked<'_, K, V>, u64) {
+        let mut state = self.lock();
+        let now = now.max(state.judged);
+        state.judged = now;
+        (state, now)
+    }
+
     /// Takes a bounded number of expired values out, and places the timeout for the next look.
     /// Returns memory too, to free with no lock held.
     pub(super) fn turn(&self, timer: &Shard, now: u64) -> (Batch<K, V>, Option<Map<K, V>>) {
         let ready = timer.ready();
         let mut batch = Vec::new();
-        let mut state = self.lock();
+        let (mut state, now) = self.lock_at(now);
         let next = if state.take_expired(now, &mut batch) {
             now
         } else {
@@ -125,7 +139,7 @@ impl<K, V> MapShard<K, V> {
 
     /// Returns whether a turn has something to do at tick `now`.
     pub(super) fn is_behind(&self, now: u64) -> bool {
-        let state = self.lock();
+        let (state, now) = self.lock_at(now);
         !state.met.is_empty() || state.map.next_wake().is_some_and(|next| next <= now)
     }
 
@@ -134,26 +148,28 @@ impl<K, V> MapShard<K, V> {
     #[inline]
     pub(super) fn release(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
         if end < state.watched {
-            self.tell(timer, state, end);
+            let looks = state.looks;
+            drop(state);
+            self.tell(timer, looks, end);
         }
     }
 
+    /// Tells the worker of a value that ends at `end`, stored after so many looks.
     #[cold]
-    fn tell(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
-        let looks = state.looks;
-        drop(state);
+    fn tell(&self, timer: &Shard, looks: u64, end: u64) {
         let Some(ready) = timer.ready() else { return };
         let mut state = self.lock();
-        if state.looks != looks {
-            // That look found the value, or that it has gone, and made `watched` exact.
-            return;
+        let mut tick = end;
+        // A look meanwhile found the value, or that it has gone, and placed the timeout. Who looked
+        // may not have told the worker yet.
+        if state.looks == looks {
+            tick = end.min(state.place.tick);
+            state.place.key = timer.place(ready, state.place.key, tick, &self.turn);
+            if state.place.key.is_none() {
+                return;
+            }
+            state.place.tick = tick;
         }
-        let tick = end.min(state.place.tick);
-        state.place.key = timer.place(ready, state.place.key, tick, &self.turn);
-        if state.place.key.is_none() {
-            return;
-        }
-        state.place.tick = tick;
         drop(state);
         self.tell_of(timer, looks, tick);
     }
@@ -282,6 +298,7 @@ const MANY: u64 = 1_024;
 mod tests {
     use super::*;
     use crate::Timer;
+    use core::sync::atomic::{AtomicUsize, Ordering};
 
     fn map_shard(timer: &Timer) -> MapShard<u32, u32> {
         MapShard::new(timer.shard(), Mode::default(), Waker::noop().clone())
@@ -296,6 +313,21 @@ mod tests {
         assert_eq!(shard.lock().watched, NEVER);
         shard.tell_of(timer, looks, 50);
         assert_eq!(shard.lock().watched, 50);
+    }
+
+    #[test]
+    fn who_stored_a_value_before_a_look_of_which_the_worker_was_not_told_tells_it() {
+        let (timer, mut driver) = Timer::builder().build_driven().expect("in range");
+        let told = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::clone(&told);
+        driver.on_wake(move |_| _ = woken.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(driver.turn(), None);
+        let (shard, timer) = (map_shard(&timer), timer.shard());
+        let stored_after = shard.lock().looks;
+        let ready = timer.ready().expect("it runs");
+        shard.lock().place_look(ready, timer, 50, &shard.turn);
+        shard.tell(timer, stored_after, 50);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -252,8 +252,9 @@ impl Hub {
         );
     }
 
+    /// Counts a panic, and tells the hook.
     #[cold]
-    fn panicked(&self, payload: Payload) {
+    pub(crate) fn panicked(&self, payload: Payload) {
         self.counters.panics.fetch_add(1, Relaxed);
         if let Some(hook) = &self.on_panic {
             let panic = TaskPanic { payload: &*payload };

@@ -800,6 +800,57 @@ fn the_hook_gets_a_value_though_the_timer_is_stopped_in_that_turn() {
     assert_eq!(called, 1, "once it was between the look for what is due and the executor");
 }
 
+/// A thread may lose its core when it has read the clock. What others do meanwhile, the clock does
+/// here.
+#[test]
+fn what_one_call_has_found_expired_no_other_finds() {
+    type Map = ExpiringMap<u32, u32>;
+    let calls: [(&str, fn(&Map) -> bool); 17] = [
+        ("get", |map| map.get(&1).is_some()),
+        ("peek", |map| map.peek(&1).is_some()),
+        ("get_and_reset", |map| map.get_and_reset(&1, ms(50)).is_some()),
+        ("update", |map| map.update(&1, |value| *value += 1).is_some()),
+        ("touch", |map| map.touch(&1)),
+        ("reset", |map| map.reset(&1, ms(50))),
+        ("reset_if", |map| map.reset_if(&1, ms(50), |_| true)),
+        ("reset_at", |map| map.reset_at(&1, Instant::now() + ms(3_600_000))),
+        ("remove", |map| map.remove(&1).is_some()),
+        ("remove_if", |map| map.remove_if(&1, |_| true).is_some()),
+        ("contains_key", |map| map.contains_key(&1)),
+        ("deadline", |map| map.deadline(&1).is_some()),
+        ("insert", |map| map.insert(1, 11, ms(50)).unwrap().is_some()),
+        ("insert_if_absent", |map| map.insert_if_absent(1, 11, ms(50)).is_err()),
+        ("get_or_insert_with", |map| map.get_or_insert_with(1, ms(50), || 11).unwrap() == 10),
+        ("iter", |map| map.iter().next().is_some()),
+        ("retain", |map| {
+            let mut is_asked = false;
+            map.retain(|_, _| {
+                is_asked = true;
+                true
+            });
+            is_asked
+        }),
+    ];
+    for (name, finds) in calls {
+        let state = Arc::new(Mutex::new((Instant::now(), None::<Map>)));
+        let read = Arc::clone(&state);
+        let clock = OddClock::new(move || {
+            let (now, map) = {
+                let (now, map) = &mut *read.lock().unwrap();
+                let passed = if map.is_some() { ms(10) } else { ms(0) };
+                (std::mem::replace(now, *now + passed), map.take())
+            };
+            assert!(map.is_none_or(|map| !map.contains_key(&1)));
+            now
+        });
+        let (timer, _driver) = Timer::builder().clock(clock).build_driven().unwrap();
+        let map = ExpiringMap::builder().shards(1).build(&timer);
+        map.insert(1, 10, ms(10)).unwrap();
+        state.lock().unwrap().1 = Some(map.clone());
+        assert!(!finds(&map), "{name} finds it");
+    }
+}
+
 #[test]
 fn a_map_hashes_as_it_is_told_and_keeps_its_other_settings() {
     #[derive(Clone, Default)]
@@ -1063,6 +1114,95 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     assert_eq!((told.get(), herd.dropped(), map.len()), (200, 200, 0));
 }
 
+/// Two panics at once would end the process.
+#[test]
+fn of_keys_and_values_that_all_panic_as_one_call_drops_them_each_is_dropped() {
+    type Map = ExpiringMap<Odd, Odd>;
+    let calls: [(&str, fn(&Map, &Herd), u64); 8] = [
+        ("retain", |map, _| map.retain(|_, _| false), 4),
+        ("clear", |map, _| map.clear(), 4),
+        ("the rest of a drain", |map, _| drop(map.drain()), 4),
+        ("insert", |map, herd| drop(map.insert(herd.bomb(1), herd.make(1), ms(10))), 2),
+        ("remove", |map, herd| drop(map.remove(&herd.make(1))), 2),
+        ("remove_if", |map, herd| drop(map.remove_if(&herd.make(1), |_| true)), 2),
+        (
+            "get_or_insert_with",
+            |map, herd| {
+                let captured = herd.bomb(3);
+                drop(map.get_or_insert_with(herd.bomb(1), ms(10), || captured));
+            },
+            2,
+        ),
+        (
+            "get_or_insert_with, another was faster",
+            |map, herd| {
+                let makes = || {
+                    drop(map.insert(herd.make(3), herd.make(3), ms(10)));
+                    herd.bomb(3)
+                };
+                drop(map.get_or_insert_with(herd.bomb(3), ms(10), makes));
+            },
+            2,
+        ),
+    ];
+    for (name, call, panics) in calls {
+        let (manual, herd) = (Manual::with(|builder| builder), Herd::default());
+        let map = ExpiringMap::builder().shards(1).build(&manual.timer);
+        for number in 1..=2 {
+            assert!(map.insert(herd.bomb(number), herd.bomb(number), ms(10)).is_ok());
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| call(&map, &herd))).is_err(), "{name}");
+        // The caller has the first one.
+        assert_eq!(manual.timer.stats().panics, panics - 1, "{name}");
+        manual.advance(10);
+        assert_eq!((herd.alive(), map.len()), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn values_that_panic_as_a_panic_drops_a_drain_do_not_end_the_process() {
+    struct Bomb(Count);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.add();
+            panic!("as it was meant to be");
+        }
+    }
+
+    let (manual, count) = (Manual::with(|builder| builder), Count::default());
+    let map = ExpiringMap::with_timer(&manual.timer);
+    for key in 0..3 {
+        assert!(map.insert(key, Bomb(count.clone()), ms(10)).is_ok());
+    }
+    let panics = || {
+        let _rest = map.drain();
+        panic!("as it was meant to be");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!((count.get(), manual.timer.stats().panics), (3, 3));
+}
+
+#[test]
+fn of_keys_and_values_that_all_panic_as_they_expire_each_is_dropped() {
+    let kept = Kept::default();
+    let manual = Manual::built(Mode::default(), |builder| builder.executor(kept.executor()));
+    let (herd, builder) = (Herd::default(), || ExpiringMap::builder().shards(1));
+    let (received, receiver) = builder().build_with_receiver(&manual.timer);
+    drop(receiver);
+    let hooked = builder().on_expired(|_| unreachable!()).build(&manual.timer);
+    for map in [builder().build(&manual.timer), received, hooked] {
+        for number in 0..2 {
+            assert!(map.insert(herd.bomb(number), herd.bomb(number), ms(10)).is_ok());
+        }
+        manual.advance(10);
+        // The executor leaves the hook out.
+        kept.next().into_iter().for_each(drop);
+        assert_eq!((herd.alive(), map.len()), (0, 0));
+    }
+    assert_eq!(manual.timer.stats().panics, 12);
+}
+
 #[test]
 fn clones_that_a_panic_leaves_are_dropped_with_no_lock_held() {
     for clones in 0..4 {
@@ -1212,6 +1352,35 @@ fn a_map_may_be_dropped_by_its_own_hook() {
     *holder.lock().unwrap() = Some(map);
     manual.advance(10);
     assert_eq!((count.get(), manual.timer.pending(), manual.timer.stats().panics), (10, 0, 0));
+}
+
+#[test]
+fn the_last_handle_drops_all_values_while_the_worker_drops_one_that_has_expired() {
+    let (manual, gate) = (Manual::with(|builder| builder), Gate::default());
+    let passes = gate.clone();
+    let herd = Herd::that_calls(move |act, number| {
+        if (act, number) == (Act::Drop, 0) {
+            passes.pass();
+        }
+    });
+    let map = ExpiringMap::builder().shards(1).build(&manual.timer);
+    assert!(map.insert(0, herd.make(0), ms(10)).is_ok());
+    for number in 1..=3 {
+        assert!(map.insert(number, herd.bomb(number), ms(1_000)).is_ok());
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| manual.clock.jump(ms(10)));
+        gate.reached();
+        let _opens = OpensInDrop(&gate);
+        let last = map.clone();
+        drop(map);
+        assert_eq!(herd.dropped(), 1);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(last))).is_err());
+        // The caller has the first panic.
+        assert_eq!((herd.alive(), manual.timer.stats().panics), (0, 2));
+    });
+    manual.settle();
+    assert_eq!((manual.timer.pending(), manual.timer.stats().panics), (0, 2));
 }
 
 #[test]
