@@ -327,7 +327,7 @@ fn serve(
                 let answer = call.make(&mut *store);
                 let _ = answers.send(Message::Answer(answer, began.elapsed()));
             }
-            Work::Read(read) => read(&mut *store),
+            Work::Read(read) => read(&mut *store, Instant::now()),
         }
     }
 }
