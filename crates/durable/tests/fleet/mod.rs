@@ -757,6 +757,40 @@ fn what_was_noted_for_a_move_that_was_abandoned_is_removed_in_parts_while_caller
 }
 
 #[test]
+fn a_move_is_abandoned_though_what_was_noted_for_it_cannot_be_removed() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let mut old = client(&here);
+    let put = "select tickwheel_schedule($1, now() + interval '1 h', '')";
+    let name = &names(&mut old, MOVED, 1)[0];
+    old.execute(put, &[name]).unwrap();
+    let refuse = "create function refuse() returns trigger language plpgsql as $$ begin
+                    raise exception 'it stays'; end $$;
+                  create trigger refuse before delete on tickwheel_changed
+                    for each statement execute function refuse()";
+    let move_it = |progress: &mut dyn FnMut(u64)| {
+        move_partition(&mut store(&here), &mut store(&there), MOVED as u32, progress)
+    };
+    let mut answers = Vec::new();
+    let moved = move_it(&mut |_| {
+        if answers.is_empty() {
+            old.execute(put, &[name]).unwrap();
+            old.batch_execute(refuse).unwrap();
+            answers.push(abandon_move(&mut store(&here), MOVED as u32).unwrap());
+        }
+    });
+    moved.unwrap_err();
+    assert_eq!(answers, [true]);
+    let notes = "select count(*) from tickwheel_changed";
+    assert_eq!(old.query_one(notes, &[]).unwrap().get::<_, i64>(0), 1);
+    assert_eq!(store(&here).homes().unwrap().partitions[MOVED as usize].state, HomeState::Here);
+    old.batch_execute("drop trigger refuse on tickwheel_changed").unwrap();
+    move_it(&mut |_| ()).unwrap();
+    assert_eq!(old.query_one(notes, &[]).unwrap().get::<_, i64>(0), 0, "the next removes it");
+    assert_eq!(of(&mut client(&there), MOVED).0.len(), 1);
+}
+
+#[test]
 fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     let Some(server) = Server::start() else { return };
     let [member, joined] = fleet(&server);
