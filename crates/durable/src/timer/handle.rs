@@ -81,8 +81,8 @@ impl Handle {
     }
 
     /// Lets the store note something, and blocks until it has. In a database that waits for no
-    /// read. It is not tried if another was that was asked for before and has failed meanwhile:
-    /// each would wait anew for a lock that somebody has, and the timer for each.
+    /// read. It is not tried if another was, and has failed, while this waited: each would wait
+    /// anew for a lock that somebody has, and the timer for each.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,
