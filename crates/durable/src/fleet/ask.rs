@@ -218,6 +218,9 @@ impl Core {
             let is_last = next.is_none()
                 && lane.remove(name).is_some()
                 && self.calls.names.fetch_sub(1, Ordering::SeqCst) == 1;
+            // It gives back what it needed when it was long.
+            let room = lane.len().max(SHORT) * 4;
+            lane.shrink_to(room);
             drop(lane);
             if is_last {
                 self.calls.idle.notify(usize::MAX);
@@ -273,3 +276,6 @@ impl Core {
         if words.is_empty() { "none of them says who has it".to_owned() } else { words.join("; ") }
     }
 }
+
+/// A lane of so many names is short.
+const SHORT: usize = 100;

@@ -544,5 +544,23 @@ fn what_waits_for_one_database_takes_no_room_from_the_others() {
     }
 }
 
+#[test]
+fn callers_who_were_many_leave_no_memory_behind() {
+    let world = World::answered(1);
+    let gate = lock(&world.sides[0].gate);
+    let of_one = (0..).map(|n| n.to_string()).filter(|name| super::map::partition(name) == 0);
+    let put = |name: String| world.fleet.schedule(&name, SystemTime::now(), b"").unwrap();
+    let commits: Vec<_> = of_one.take(3_500).map(put).collect();
+    let room = || lock(&world.fleet.core().calls.lanes[0]).capacity();
+    assert!(3_500 <= room());
+    drop(gate);
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    // The last is answered before its lane is left.
+    until("all are answered", || world.fleet.core().calls.is_idle());
+    assert!(room() <= 1_000, "{}", room());
+}
+
 /// No test waits for so long unless it fails.
 const LONG: Duration = Duration::from_secs(60);

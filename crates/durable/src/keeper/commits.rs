@@ -1,6 +1,6 @@
 //! Commits: what consumers settled and what callers ask for, and what came of it.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::Error;
@@ -107,7 +107,10 @@ impl<T> Keeper<T> {
             has_room
         });
         let most = fits.count();
-        commands.drain(..most).collect()
+        let taken = commands.drain(..most).collect();
+        give_back(&mut self.commands);
+        give_back(&mut self.left);
+        taken
     }
 
     pub(super) fn has_commands(&self) -> bool {
@@ -116,7 +119,8 @@ impl<T> Keeper<T> {
 
     /// Answers all commands with this error.
     pub(super) fn refuse_commands(&mut self, error: &Error) {
-        let refused = self.left.drain(..).chain(self.commands.drain(..));
+        let [left, commands] = [&mut self.left, &mut self.commands].map(std::mem::take);
+        let refused = left.into_iter().chain(commands);
         self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
     }
 
@@ -320,6 +324,14 @@ impl<T> Keeper<T> {
     }
 }
 
+/// Gives back the memory of a queue that was long.
+fn give_back<T>(queue: &mut VecDeque<T>) {
+    let most = queue.len().max(SHORT) * 4;
+    if most < queue.capacity() {
+        queue.shrink_to(most / 2);
+    }
+}
+
 fn not_settled(name: &str, why: String) -> Error {
     Error::store(format!("settle {name:?}"), why)
 }
@@ -329,3 +341,6 @@ const MOST_REFUSED: usize = 10_000;
 
 /// The bytes of changes at which a commit is full: one that takes too long fails as a whole.
 const GROUP_BYTES: usize = 1 << 20;
+
+/// A queue of so many is short.
+const SHORT: usize = 1_000;

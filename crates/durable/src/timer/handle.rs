@@ -77,32 +77,43 @@ impl Handle {
         &self,
         read: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        self.ask_store(Message::Read, Instant::now() + READS, read)
+        self.ask_store(Message::Read, read)
     }
 
     /// Lets the store note something, and blocks until it has. In a database that waits for no
-    /// read.
+    /// read. It is not tried if another was, and has failed, while this waited: each would wait
+    /// anew for a lock that somebody has, and the timer for each.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        self.ask_store(Message::Note, Instant::now() + READS, note)
+        let (asked, shared) = (Instant::now(), Arc::clone(&self.shared));
+        self.ask_store(Message::Note, move |store| {
+            if let Some((tried, error)) = &*lock(&shared.failed_note)
+                && asked < *tried
+            {
+                return Err(Error::store("note what waited for another call", error.to_string()));
+            }
+            let tried = Instant::now();
+            note(store).inspect_err(|error| {
+                *lock(&shared.failed_note) = Some((tried, error.clone()));
+            })
+        })
     }
 
     /// Asks the store, unless its turn comes too late: many may wait for a store that is silent.
     fn ask_store<R: Send + 'static>(
         &self,
         message: fn(Read) -> Message,
-        until: Instant,
         ask: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         check_thread(self.thread_id)?;
         let (sender, receiver) = oneshot::channel();
-        let shared = Arc::clone(&self.shared);
-        self.send(message(Box::new(move |store| {
+        let (until, shared) = (Instant::now() + READS, Arc::clone(&self.shared));
+        self.send(message(Box::new(move |store, now| {
             let answer = if shared.is_closed.load(Ordering::SeqCst) {
                 Err(shared.closed())
-            } else if until <= Instant::now() {
+            } else if until <= now {
                 Err(Error::NoTurn)
             } else {
                 caught("read the store", || ask(store))
@@ -197,24 +208,77 @@ pub(crate) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::{DurableTimer, MemoryStore};
+    use std::sync::atomic::AtomicU32;
     use std::thread::{Scope, ScopedJoinHandle};
+    use std::time::Duration;
 
     #[test]
-    fn what_has_no_turn_in_its_time_is_refused_and_the_store_is_not_asked() {
+    fn what_has_no_turn_within_a_minute_is_refused_and_the_store_is_not_asked() {
         let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+        // The test has what the store is asked.
+        let (sender, messages) = mpsc::channel();
+        let (shared, thread_id) = (Arc::clone(&timer.handle.shared), timer.handle.thread_id);
+        let handle = Handle { sender, shared, thread: Mutex::new(None), thread_id };
+        let asks: [fn(&Handle) -> Result<(), Error>; 2] = [
+            |handle| handle.read(|store| store.pause(true)),
+            |handle| handle.note(|store| store.pause(true)),
+        ];
+        for ask in asks {
+            for has_turn in [false, true] {
+                let (mut store, began) = (MemoryStore::new(), Instant::now());
+                let answer = thread::scope(|scope| {
+                    let asking = scope.spawn(|| ask(&handle));
+                    let (Message::Read(read) | Message::Note(read)) = messages.recv().unwrap()
+                    else {
+                        panic!("the store is asked")
+                    };
+                    let late = || Instant::now() + READS;
+                    let last = || began + READS - Duration::from_millis(1);
+                    read(&mut store, if has_turn { last() } else { late() });
+                    asking.join().unwrap()
+                });
+                assert_eq!(store.is_paused().unwrap(), has_turn);
+                let is_right = match has_turn {
+                    true => answer.is_ok(),
+                    false => matches!(answer, Err(Error::NoTurn)),
+                };
+                assert!(is_right, "{has_turn}: {answer:?}");
+            }
+        }
+    }
+
+    /// Somebody has locked what they need.
+    #[test]
+    fn of_many_that_wait_to_be_noted_one_is_tried_and_all_are_told_why_it_failed() {
+        let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+        let tries = Arc::new(AtomicU32::new(0));
+        let fails = || {
+            let tries = Arc::clone(&tries);
+            timer.handle.note(move |_| {
+                tries.fetch_add(1, Ordering::SeqCst);
+                Err(Error::store("pause", "somebody else has locked it"))
+            })
+        };
         thread::scope(|scope| {
             let (first, go) = reads_on(scope, &timer);
-            // Their time is over when they begin to wait.
-            let late = || timer.handle.ask_store(Message::Read, Instant::now(), asked);
-            let late: Vec<_> = (0..20).map(|_| scope.spawn(late)).collect();
+            let parts = || Arc::strong_count(&timer.handle.shared);
+            let before = parts();
+            let asking: Vec<_> = (0..20).map(|_| scope.spawn(fails)).collect();
+            // What is asked has two parts in it until it is answered.
+            while parts() < before + 40 {
+                thread::yield_now();
+            }
             drop(go);
             first.join().unwrap().unwrap();
-            for late in late {
-                let answer = late.join().unwrap();
-                assert!(matches!(answer, Err(Error::NoTurn)), "{answer:?}");
+            for asking in asking {
+                let error = asking.join().unwrap().unwrap_err().to_string();
+                assert!(error.contains("somebody else has locked it"), "{error}");
             }
         });
-        assert_eq!(timer.len().unwrap(), 0, "the next has its turn");
+        assert_eq!(tries.load(Ordering::SeqCst), 1);
+        fails().unwrap_err();
+        assert_eq!(tries.load(Ordering::SeqCst), 2, "what is asked later is tried");
+        timer.pause().unwrap();
     }
 
     #[test]

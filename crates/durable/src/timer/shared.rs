@@ -35,6 +35,8 @@ pub(super) struct Shared {
     /// Whether what is handed out is counted, which is when somebody asks for it.
     pub(super) counts: bool,
     pub(super) is_closed: AtomicBool,
+    /// Why the store could not note something last, and when it was tried.
+    pub(super) failed_note: Mutex<Option<(Instant, Error)>>,
     /// The message of the panic that ended the thread.
     pub(super) panic: Mutex<Option<String>>,
     pub(super) stats: Mutex<Stats>,
@@ -58,6 +60,7 @@ impl Shared {
             backlog,
             counts: config.max_attempts.is_some(),
             is_closed: AtomicBool::new(false),
+            failed_note: Mutex::default(),
             panic: Mutex::default(),
             stats: Mutex::default(),
             #[cfg(feature = "redb")]
@@ -204,5 +207,6 @@ pub(super) enum Message {
     Wake,
 }
 
-/// What an operator asks of the store, which has no part in the timer's work.
-pub(super) type Read = Box<dyn FnOnce(&mut dyn Store) + Send>;
+/// What an operator asks of the store, which has no part in the timer's work, and the time at which
+/// it has its turn.
+pub(super) type Read = Box<dyn FnOnce(&mut dyn Store, Instant) + Send>;

@@ -250,11 +250,11 @@ impl Worker {
             call("on_error", &mut *self.hooks.on_error, &error);
         }
         if let (Some(hook), Some(events)) = (&mut self.hooks.on_event, &mut self.keeper.events) {
-            for event in events.drain(..) {
+            for event in std::mem::take(events) {
                 call("on_event", &mut **hook, &event);
             }
         }
-        for (ticket, reply) in self.keeper.replies.drain(..) {
+        for (ticket, reply) in std::mem::take(&mut self.keeper.replies) {
             self.shared.waiting.fetch_sub(ticket.bytes, Ordering::Relaxed);
             ticket.reply.send(reply);
         }
@@ -327,7 +327,7 @@ fn serve(
                 let answer = call.make(&mut *store);
                 let _ = answers.send(Message::Answer(answer, began.elapsed()));
             }
-            Work::Read(read) => read(&mut *store),
+            Work::Read(read) => read(&mut *store, Instant::now()),
         }
     }
 }

@@ -57,6 +57,24 @@ fn whatever_a_database_is_set_to_nothing_fails() {
     assert!(scans < 10, "{scans}");
 }
 
+/// As by a restart of the database, or by `idle_session_timeout`.
+#[test]
+fn a_connection_that_was_ended_while_nothing_was_asked_fails_no_call() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let mut store = PostgresStore::connect(&url).unwrap();
+    let mut sql = client(&url);
+    // It is to be heard of, which may take longer on a busy machine.
+    until("the next call is made on another connection", || {
+        store.count().unwrap_or_default();
+        let ended = "select pg_terminate_backend(pid, 60000) from pg_stat_activity
+                     where application_name = 'tickwheel-durable'";
+        sql.query(ended, &[]).unwrap();
+        thread::sleep(Duration::from_millis(500));
+        store.count().is_ok()
+    });
+}
+
 /// Each for longer than a lease: what begins it, and what ends it.
 #[test]
 fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {

@@ -757,6 +757,86 @@ fn what_was_noted_for_a_move_that_was_abandoned_is_removed_in_parts_while_caller
 }
 
 #[test]
+fn a_move_is_abandoned_though_what_was_noted_for_it_cannot_be_removed() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let mut old = client(&here);
+    let put = "select tickwheel_schedule($1, now() + interval '1 h', '')";
+    let name = &names(&mut old, MOVED, 1)[0];
+    old.execute(put, &[name]).unwrap();
+    let refuse = "create function refuse() returns trigger language plpgsql as $$ begin
+                    raise exception 'it stays'; end $$;
+                  create trigger refuse before delete on tickwheel_changed
+                    for each statement execute function refuse()";
+    let move_it = |progress: &mut dyn FnMut(u64)| {
+        move_partition(&mut store(&here), &mut store(&there), MOVED as u32, progress)
+    };
+    let mut answers = Vec::new();
+    let moved = move_it(&mut |_| {
+        if answers.is_empty() {
+            old.execute(put, &[name]).unwrap();
+            old.batch_execute(refuse).unwrap();
+            answers.push(abandon_move(&mut store(&here), MOVED as u32).unwrap());
+        }
+    });
+    moved.unwrap_err();
+    assert_eq!(answers, [true]);
+    let notes = "select count(*) from tickwheel_changed";
+    assert_eq!(old.query_one(notes, &[]).unwrap().get::<_, i64>(0), 1);
+    assert_eq!(store(&here).homes().unwrap().partitions[MOVED as usize].state, HomeState::Here);
+    old.batch_execute("drop trigger refuse on tickwheel_changed").unwrap();
+    move_it(&mut |_| ()).unwrap();
+    assert_eq!(old.query_one(notes, &[]).unwrap().get::<_, i64>(0), 0, "the next removes it");
+    assert_eq!(of(&mut client(&there), MOVED).0.len(), 1);
+}
+
+/// However large they are, so few bytes are copied at once that callers and the other database do
+/// not wait for long.
+#[test]
+fn of_large_timeouts_and_dead_letters_that_change_while_they_move_few_are_copied_at_once() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let names = names(&mut old, MOVED, 200);
+    let put = "select tickwheel_schedule(name, now() + interval '1 h', $2)
+               from unnest($1::text[]) name";
+    old.execute(put, &[&names, &&b""[..]]).unwrap();
+    let refuse = |table: &str, event: &str| {
+        format!(
+            "create trigger few_{event} after {event} on {table} referencing new table as copied
+               for each statement execute function few()"
+        )
+    };
+    new.batch_execute(&format!(
+        "create function few() returns trigger language plpgsql as $$ begin
+           if 1200000 < (select sum(octet_length(payload)) from copied) then
+             raise exception 'too much at once'; end if;
+           return null; end $$;
+         {}; {}; {}",
+        refuse("tickwheel_due", "insert"),
+        refuse("tickwheel_due", "update"),
+        refuse("tickwheel_dead", "insert"),
+    ))
+    .unwrap();
+    let large = vec![7_u8; 60_000];
+    let mut calls = 0;
+    let moved = move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| {
+        calls += 1;
+        if calls == 1 {
+            old.execute(put, &[&names, &&*large]).unwrap();
+            old.batch_execute("set tickwheel.format = 2").unwrap();
+            let die = "insert into tickwheel_dead select name, 1000, 2000, 3, $2
+                       from unnest($1::text[]) name";
+            old.execute(die, &[&names, &&*large]).unwrap();
+        }
+    });
+    assert_eq!(moved.unwrap().dead, 200);
+    let (rows, letters) = of(&mut new, MOVED);
+    assert!(rows.len() == 200 && rows.values().all(|row| row.2 == large));
+    assert!(letters.len() == 200 && letters.values().all(|letter| letter.3 == large));
+}
+
+#[test]
 fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     let Some(server) = Server::start() else { return };
     let [member, joined] = fleet(&server);

@@ -561,6 +561,25 @@ fn after_the_clock_was_set_back_a_dead_worker_is_succeeded_within_two_leases() {
     assert_eq!(sql.query_one(others, &[]).unwrap().get::<_, i64>(0), 4);
 }
 
+/// The time until which it is to be given back is far in the future then.
+#[test]
+fn after_the_clock_was_set_back_a_partition_whose_mover_is_dead_has_a_worker() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let yields = "update tickwheel_partition
+                  set state = 'moving', yields = clock_timestamp() + interval '1 hour'";
+    client(&url).batch_execute(yields).unwrap();
+    let mut store = PostgresStore::connect(&url).unwrap();
+    for what in ["it takes them", "it keeps them"] {
+        let leases = Store::lease(&mut store, true, &[]).unwrap();
+        let counts = (leases.held.len(), leases.share, leases.yielding.len());
+        assert_eq!(counts, (64, 64, 0), "{what}");
+        let from = [Start { lease: leases.held[0], after: Position::start() }];
+        let looked = store.load(&from, 0, Limit { rows: 1, bytes: 1 }).unwrap();
+        assert!(!looked.has_free, "{what}");
+    }
+}
+
 #[test]
 fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
     let Some(server) = Server::start() else { return };

@@ -5,7 +5,8 @@ mod world;
 
 use std::time::Duration;
 
-use crate::keeper::{Config, Rate, Settled};
+use crate::Error;
+use crate::keeper::{Config, Keeper, Rate, Settled};
 use crate::store::{RateLimit, Store};
 use world::World;
 
@@ -353,6 +354,25 @@ fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
     world.settle_down();
     world.pass(50);
     assert_eq!(world.outbox.len(), 1);
+}
+
+#[test]
+fn callers_who_were_many_leave_no_memory_behind() {
+    for is_refused in [false, true] {
+        let mut world = World::new(1);
+        world.config = Config { group: 1_000, ..world.config };
+        world.restart();
+        for n in 0..20_000 {
+            world.put(&n.to_string(), world.now.wall + 1_000_000);
+        }
+        match is_refused {
+            true => world.keeper.refuse_commands(&Error::Closed),
+            false => world.settle_down(),
+        }
+        let Keeper { commands, left, .. } = &world.keeper;
+        let room = commands.capacity() + left.capacity();
+        assert!(room <= 8_000, "{is_refused}: {room}");
+    }
 }
 
 /// Enough to find every bug that was planted.

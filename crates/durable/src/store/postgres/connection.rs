@@ -48,6 +48,11 @@ impl Connection {
         Self::new((self.client, self.guard), limit, namespace)
     }
 
+    /// Whether the server, or what is on the way, is known to have ended it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
     pub(super) async fn begin(&self) -> Result<(), Error> {
         self.execute(&self.begin).await
     }

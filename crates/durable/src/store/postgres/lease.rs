@@ -9,6 +9,16 @@ use super::connection::unsigned;
 use super::connection::{Connection, Parameter};
 use crate::store::{Lease, share};
 
+/// Whether a partition is to be given back. Where that would last for longer than a mover asks for,
+/// the clock of the database was set back since.
+macro_rules! yields {
+    () => {
+        "coalesce(yields between (select clock_timestamp())
+           and (select clock_timestamp()) + interval '10 seconds', false)"
+    };
+}
+pub(super) use yields;
+
 /// What a worker asks for.
 pub(super) struct Wish<'a> {
     pub(super) worker: i64,
@@ -122,9 +132,11 @@ pub(super) async fn remove_dead(connection: &Connection) -> Result<(), Error> {
 /// What others have taken meanwhile has another owner, and what somebody else has locked may get
 /// one: the worker does not hand out of that. An ack keeps an owner from changing, and does not hold
 /// up its renewal.
-const LOCK_MINE: &str =
-    "select partition, epoch, coalesce(yields >= (select clock_timestamp()), false)
-     from tickwheel_partition where owner = $1 order by partition for no key update skip locked";
+const LOCK_MINE: &str = concat!(
+    "select partition, epoch, ",
+    yields!(),
+    " from tickwheel_partition where owner = $1 order by partition for no key update skip locked"
+);
 /// Its older leases that have not run out are removed. Those that have are not looked for, because
 /// a foreign snapshot may keep many. The clock is selected, because a call of it in each row would
 /// not be a condition of the index. One that somebody else has locked runs out by itself.
@@ -134,34 +146,46 @@ const RENEW: &str = "with renewed as (
      delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker
        where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";
-const SHARES: &str = "select
-       (select count(*) from tickwheel_partition where state in ('here', 'moving')
-         and coalesce(yields < (select clock_timestamp()), true)),
+const SHARES: &str = concat!(
+    "select
+       (select count(*) from tickwheel_partition where state in ('here', 'moving') and not ",
+    yields!(),
+    "),
        count(distinct worker) filter (where wants),
        count(distinct worker) filter (where wants and worker < $1),
        ceil(extract(epoch from min(until) filter (where worker <> $1) - clock_timestamp())
          * 1000)::bigint
-     from tickwheel_worker where until >= (select clock_timestamp())";
+     from tickwheel_worker where until >= (select clock_timestamp())"
+);
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
-const LOCK_FREE: &str = "select partition from tickwheel_partition p
-     where owner is distinct from $1 and state in ('here', 'moving')
-       and coalesce(yields < (select clock_timestamp()), true) and not exists (
+const LOCK_FREE: &str = concat!(
+    "select partition from tickwheel_partition p
+     where owner is distinct from $1 and state in ('here', 'moving') and not ",
+    yields!(),
+    " and not exists (
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
-     order by random() limit $2 for update of p skip locked";
+     order by random() limit $2 for update of p skip locked"
+);
 /// Looks again for the lease of the owner, which may have renewed it before the lock.
-const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch + 1
-     where partition = any($2) and state in ('here', 'moving')
-       and coalesce(yields < (select clock_timestamp()), true) and not exists (
+const TAKE: &str = concat!(
+    "update tickwheel_partition p set owner = $1, epoch = epoch + 1
+     where partition = any($2) and state in ('here', 'moving') and not ",
+    yields!(),
+    " and not exists (
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
-     returning partition, epoch";
+     returning partition, epoch"
+);
 /// Counts what this worker or nobody owns, and the worker did not get.
-const OUT_OF_REACH: &str = "select count(*) from tickwheel_partition p
-     where partition <> all($2) and state in ('here', 'moving')
-       and coalesce(yields < (select clock_timestamp()), true) and (owner = $1 or not exists (
+const OUT_OF_REACH: &str = concat!(
+    "select count(*) from tickwheel_partition p
+     where partition <> all($2) and state in ('here', 'moving') and not ",
+    yields!(),
+    " and (owner = $1 or not exists (
        select from tickwheel_worker w
-       where w.worker = p.owner and w.until >= (select clock_timestamp())))";
+       where w.worker = p.owner and w.until >= (select clock_timestamp())))"
+);
 const END: &str = "delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker
        where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";

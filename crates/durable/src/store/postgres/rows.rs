@@ -9,6 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
 use super::connection::{PARTITIONS, signed, unsigned};
+use super::lease::yields;
 use crate::store::stretch::Part;
 use crate::store::{Counted, Damaged, Limit, Loaded, Page, Position, Row, Start};
 use crate::values::metadata;
@@ -439,8 +440,10 @@ fn list() -> String {
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice. The snapshot of now
 /// is made once: to make one takes as long as the transactions that are open are many.
-const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
-         where case when yields >= (select clock_timestamp()) then partition = any($1::int[])
+const NEWS: &str = concat!(
+    "select -1, (select count(*) from tickwheel_partition where case when ",
+    yields!(),
+    " then partition = any($1::int[])
            else owner is null and state in ('here', 'moving') end),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
@@ -466,7 +469,8 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
               and (d.deadline, d.name) <= (u.deadline, u.name)
             order by d.put_by, d.deadline limit $5) over
           where pg_visible_in_snapshot(xid, (select pg_current_snapshot())))) due
-       limit $5) new) page";
+       limit $5) new) page"
+);
 /// What comes after the positions, so many of each partition. What is too much has no payload.
 const LOAD: &str = "select partition, deadline, name, number, attempt,
        case when fits then payload end, case when fits then metadata end, place::text

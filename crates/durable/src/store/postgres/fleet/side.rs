@@ -445,9 +445,10 @@ impl Connection {
     ) -> Result<Copied, Failure> {
         let parameters: [Parameter<'_>; 3] =
             [(&way.partition, Type::INT4), (&signed(way.moves), Type::INT8), (&SOME, Type::INT8)];
-        let names = self.query(TAKE_CHANGED, &parameters).await?;
-        let mut names: Vec<String> = names.iter().map(|row| row.get(0)).collect();
-        let is_more = SOME <= names.len() as i64;
+        let taken = self.query(TAKE_CHANGED, &parameters).await?;
+        let mut names: Vec<String> = taken.iter().map(|row| row.get(0)).collect();
+        let found = taken.first().map_or(0, |row| row.get(1));
+        let is_more = SOME <= found || (names.len() as i64) < found;
         names.sort_unstable();
         names.dedup();
         let parameters: [Parameter<'_>; 2] =
@@ -470,11 +471,14 @@ impl Connection {
         let died: Vec<i64> = letters.iter().map(|row| row.get(1)).collect();
         let missing = to.keep_dead(way, token, &names, &died)?;
         let some = &missing[..missing.len().min(SOME as usize)];
-        if !some.is_empty() {
-            let letters = self.query(READ_DEAD, &[(&some, Type::TEXT_ARRAY)]).await?;
+        let letters = match some {
+            [] => Vec::new(),
+            some => self.query(READ_DEAD, &[(&some, Type::TEXT_ARRAY)]).await?,
+        };
+        if !letters.is_empty() {
             to.stage_dead(way, token, &letters)?;
         }
-        Ok(Copied { count: some.len() as u64, is_more: some.len() < missing.len() })
+        Ok(Copied { count: letters.len() as u64, is_more: letters.len() < missing.len() })
     }
 }
 
@@ -596,9 +600,17 @@ const REMOVE_NOTES: &str = "with removed as (
        < pg_relation_size('tickwheel_changed')";
 const COUNT_CHANGED: &str =
     "select count(*) from tickwheel_changed where partition = $1 and moves = $2";
-const TAKE_CHANGED: &str = "delete from tickwheel_changed where ctid = any(array(
-       select ctid from tickwheel_changed where partition = $1 and moves = $2 limit $3))
-     returning name";
+/// Those of so many bytes at most, as [`PAGE`]. Tells how many were looked at.
+const TAKE_CHANGED: &str = "with notes as materialized (
+       select ctid as place, name from tickwheel_changed
+       where partition = $1 and moves = $2 limit $3),
+     sized as (
+       select n.name, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+         order by n.name rows between unbounded preceding and 1 preceding), 0) < 1048576 as fits
+       from (select distinct name from notes) n left join tickwheel_due d on d.name = n.name)
+     delete from tickwheel_changed where ctid = any(array(
+       select place from notes join sized on sized.name = notes.name where fits))
+     returning name, (select count(*) from notes)";
 const CHANGED: &str = "select partition, deadline, name, number, attempt, payload, metadata
      from tickwheel_due d where name = any($1) and partition = $2
        and not exists (select from tickwheel_broken b where b.number = d.number)";
@@ -620,9 +632,12 @@ const STAGE: &str = "with staged as (
      where staged.partition = $6";
 const DEAD: &str = "select name, died from tickwheel_dead
      where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 order by name";
-const READ_DEAD: &str =
-    "select name, deadline, died, attempt, payload, metadata from tickwheel_dead
-     where name = any($1) order by name";
+/// Of so many bytes at most, as [`PAGE`].
+const READ_DEAD: &str = "select name, deadline, died, attempt, payload, metadata
+     from (select *, coalesce(sum(octet_length(payload) + octet_length(metadata)) over (
+         order by name rows between unbounded preceding and 1 preceding), 0) < 1048576 as fits
+       from tickwheel_dead where name = any($1)) dead
+     where fits order by name";
 const UNSTAGE_DEAD: &str = "delete from tickwheel_dead dead
      where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1 and not exists (
        select from unnest($2::text[], $3::bigint[]) u(name, died)
