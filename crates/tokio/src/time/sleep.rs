@@ -99,8 +99,7 @@ impl Sleep {
     /// Moves the deadline, earlier or later, without waking a task that waits.
     ///
     /// After a poll that was ready, nothing waits for the new deadline until the next poll, unlike
-    /// with tokio's. Without the feature `test-util`, a task that waits, and whose deadline moves
-    /// to later, is woken at the old one, and polls again.
+    /// with tokio's.
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.move_to(deadline);
     }
@@ -108,7 +107,7 @@ impl Sleep {
     pub(super) fn move_to(&mut self, deadline: Instant) {
         self.deadline = deadline;
         (self.is_watched, self.waits, *self.looks.get_mut()) = (true, false, true);
-        self.inner.reset_at(deadline.into_std());
+        self.inner.reschedule_at(deadline.into_std());
         #[cfg(feature = "test-util")]
         self.looks_again.looks();
         if let Some(sleep) = &mut self.of_tokio {

@@ -64,6 +64,27 @@ impl Wake for Wakes {
     }
 }
 
+#[test]
+fn a_sleep_that_moved_to_later_wakes_nobody_before() {
+    multi_thread(1).block_on(async {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        loop {
+            let start = Instant::now();
+            let mut moved = sleep(ms(20));
+            let first = Pin::new(&mut moved).poll(&mut Context::from_waker(&waker));
+            Pin::new(&mut moved).reset(start + ms(60_000));
+            // Else the machine is busy, and it was too late to move.
+            if first.is_pending() && Instant::now() < start + ms(20) {
+                wakes.0.store(0, SeqCst);
+                sleep(ms(40)).await;
+                assert_eq!(wakes.count(), 0);
+                return;
+            }
+        }
+    });
+}
+
 /// The message of a panic.
 fn panics(body: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
