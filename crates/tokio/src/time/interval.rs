@@ -2,7 +2,6 @@
 
 use super::{Duration, Instant, MissedTickBehavior, Sleep, at_most_30_years, sleep_until};
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// Ticks now and then each `period`: [`tokio::time::interval`].
@@ -45,7 +44,7 @@ impl Interval {
 
     /// Polls for the next tick.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
-        ready!(Pin::new(&mut self.sleep).poll(context));
+        ready!(self.sleep.poll_once(context));
         let due = self.sleep.deadline();
         let now = Instant::now();
         let next = if due + LATE < now { self.after_missed(due, now) } else { due + self.period };

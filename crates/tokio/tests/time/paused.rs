@@ -125,6 +125,55 @@ fn two_runtimes_have_two_clocks() {
     });
 }
 
+/// How often a sleep has woken its task at the end of each step.
+macro_rules! moved_after_it_was_ready {
+    ($($time:ident)::+) => {
+        paused().block_on(async {
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let context = &mut Context::from_waker(&waker);
+            let mut found = Vec::new();
+            let mut step = async |ends: Instant| {
+                tokio::time::sleep_until(ends + ms(5)).await;
+                found.push(wakes.count());
+            };
+            let after = |delay| Instant::now() + ms(delay);
+            let mut sleep = pin!($($time)::+::sleep_until(after(10)));
+            sleep.as_mut().reset(after(10));
+            step(after(10)).await;
+            assert!(sleep.as_mut().poll(context).is_ready());
+            for is_ready in [true, false, true, true] {
+                sleep.as_mut().reset(after(10));
+                step(after(0)).await;
+                step(after(10)).await;
+                if is_ready {
+                    assert!(sleep.as_mut().poll(context).is_ready());
+                }
+            }
+            sleep.as_mut().reset(after(20));
+            sleep.as_mut().reset(after(10));
+            step(after(10)).await;
+            assert!(sleep.as_mut().poll(context).is_ready());
+            sleep.as_mut().reset(after(0) - ms(20));
+            step(after(0)).await;
+            let mut ticks = $($time)::+::interval_at(after(10), ms(10));
+            assert!(ticks.poll_tick(context).is_pending());
+            step(after(10)).await;
+            assert!(ticks.poll_tick(context).is_ready());
+            step(after(20)).await;
+            ticks.reset();
+            step(after(20)).await;
+            found
+        })
+    };
+}
+
+#[test]
+fn a_sleep_that_moved_after_it_was_ready_wakes_its_task_as_on_tokio() {
+    let on_tokio = moved_after_it_was_ready!(tokio::time);
+    assert_eq!(moved_after_it_was_ready!(tickwheel_tokio::time), on_tokio);
+}
+
 #[test]
 fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
     paused().block_on(async {
