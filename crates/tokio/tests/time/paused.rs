@@ -174,6 +174,80 @@ fn a_sleep_that_moved_after_it_was_ready_wakes_its_task_as_on_tokio() {
     assert_eq!(moved_after_it_was_ready!(tickwheel_tokio::time), on_tokio);
 }
 
+/// Whether a queue has woken its task in each step, and what deadlines it tells.
+macro_rules! told_by_a_queue {
+    ($queue:ty) => {
+        paused().block_on(async {
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let context = &mut Context::from_waker(&waker);
+            let (start, mut queue) = (Instant::now(), <$queue>::new());
+            let mut found = Vec::new();
+            // Theirs may wake it twice at once.
+            let mut tells = |at: Instant| found.push((0 < wakes.0.swap(0, SeqCst), at - start));
+            // What is past counts from the start.
+            let past = queue.insert_at(0, start - ms(5_000));
+            tells(queue.deadline(&past));
+            time::advance(ms(100)).await;
+            let late = queue.insert(1, ms(1_000));
+            queue.reset_at(&late, start - ms(5_000));
+            tells(queue.deadline(&late));
+            queue.reset(&late, ms(1_000));
+            tells(queue.deadline(&late));
+            assert!(matches!(queue.poll_expired(context), Poll::Ready(Some(_))));
+            // After that poll, earlier and later ones.
+            queue.insert(2, ms(2_000));
+            tells(start);
+            let near = queue.insert(3, ms(100));
+            tells(start);
+            assert!(queue.poll_expired(context).is_pending());
+            queue.reset(&near, ms(50));
+            tokio::time::sleep(ms(60)).await;
+            tells(start);
+            let Poll::Ready(Some(expired)) = queue.poll_expired(context) else {
+                panic!("it is due")
+            };
+            tells(expired.deadline());
+            assert!(queue.poll_expired(context).is_pending());
+            queue.insert_at(4, start);
+            tells(start);
+            assert!(matches!(queue.poll_expired(context), Poll::Ready(Some(_))));
+            queue.clear();
+            tells(start);
+            assert!(matches!(queue.poll_expired(context), Poll::Ready(None)));
+            let last = queue.insert(5, ms(1_000));
+            tells(start);
+            assert!(queue.poll_expired(context).is_pending());
+            queue.reset_at(&last, start);
+            tells(start);
+            assert!(matches!(queue.poll_expired(context), Poll::Ready(Some(_))));
+            let last = queue.insert(6, ms(1_000));
+            tells(start);
+            queue.remove(&last);
+            tells(start);
+            found
+        })
+    };
+}
+
+#[test]
+fn a_queue_wakes_its_task_and_tells_deadlines_as_that_of_tokio_util() {
+    let of_tokio_util = told_by_a_queue!(tokio_util::time::DelayQueue<u8>);
+    assert_eq!(told_by_a_queue!(DelayQueue<u8>), of_tokio_util);
+}
+
+#[test]
+fn an_empty_queue_says_so_whatever_the_budget() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::<u8>::new();
+        let empty = poll_fn(|context| {
+            let is_empty = |_: &u32| matches!(queue.poll_expired(context), Poll::Ready(None));
+            Poll::Ready((0..1_000).take_while(is_empty).count())
+        });
+        assert_eq!(empty.await, 1_000);
+    });
+}
+
 #[test]
 fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
     paused().block_on(async {
