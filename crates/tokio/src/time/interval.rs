@@ -1,7 +1,10 @@
 //! Ticks at a fixed rate.
 
 use super::{Duration, Instant, MissedTickBehavior, Sleep, at_most_30_years, sleep_until};
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// Ticks now and then each `period`: [`tokio::time::interval`].
@@ -101,6 +104,53 @@ impl Interval {
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
+    }
+}
+
+/// The ticks of an [`Interval`], without end: tokio-stream's `IntervalStream`.
+#[derive(Debug)]
+pub struct IntervalStream(Interval);
+
+impl IntervalStream {
+    /// Makes a stream of the ticks.
+    #[must_use]
+    pub fn new(interval: Interval) -> Self {
+        Self(interval)
+    }
+
+    /// Returns the interval.
+    pub fn into_inner(self) -> Interval {
+        self.0
+    }
+}
+
+impl Stream for IntervalStream {
+    type Item = Instant;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.0.poll_tick(context).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+impl FusedStream for IntervalStream {
+    fn is_terminated(&self) -> bool {
+        false
+    }
+}
+
+impl AsRef<Interval> for IntervalStream {
+    fn as_ref(&self) -> &Interval {
+        &self.0
+    }
+}
+
+impl AsMut<Interval> for IntervalStream {
+    fn as_mut(&mut self) -> &mut Interval {
+        &mut self.0
     }
 }
 

@@ -5,7 +5,8 @@
 mod paused;
 
 use allocation_counter::measure;
-use futures::FutureExt;
+use futures::stream::FusedStream;
+use futures::{FutureExt, StreamExt};
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -16,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel_tokio::time::delay_queue::Key;
 use tickwheel_tokio::time::{
-    self, DelayQueue, Duration, Instant, Sleep, sleep, sleep_until, timeout,
+    self, DelayQueue, Duration, Instant, IntervalStream, Sleep, sleep, sleep_until, timeout,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
@@ -62,6 +63,21 @@ impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
+}
+
+#[test]
+fn an_interval_is_a_stream_of_its_ticks() {
+    current_thread().block_on(async {
+        let first = Instant::now() + ms(3);
+        let mut ticks = IntervalStream::new(time::interval_at(first, ms(2)));
+        assert!(!ticks.is_terminated());
+        assert_eq!(ticks.as_mut().period(), ms(2));
+        for number in 0..3 {
+            assert_eq!(ticks.next().await, Some(first + number * ms(2)));
+            assert!(first + number * ms(2) <= Instant::now());
+        }
+        assert_eq!(ticks.into_inner().tick().await, first + ms(6));
+    });
 }
 
 #[test]
