@@ -159,6 +159,14 @@ impl Sleep {
         self.move_to(self.shard.hub.ticks.deadline(deadline));
     }
 
+    /// Moves the deadline as [`reset_at`](Self::reset_at) does, and always takes a lock for it: the
+    /// timer wakes the task at the later time only.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    pub fn reschedule_at(&mut self, deadline: Instant) {
+        self.reschedule(self.shard.hub.ticks.deadline(deadline));
+    }
+
     /// Takes the waker out of the timer: but for a wake-up under way, it wakes no task until one
     /// polls the sleep again. The deadline stays.
     ///
@@ -222,12 +230,23 @@ impl Sleep {
 
     /// Makes it complete at tick `deadline` instead.
     pub(crate) fn move_to(&mut self, deadline: u64) {
-        self.deadline = deadline;
-        match &mut self.progress {
+        match self.progress {
             // The timer wakes the task before that, and the task polls. With a limit that poll
             // might find its place taken.
             Progress::Waiting { tick, .. }
-                if *tick <= deadline && self.shard.hub.limit.is_none() => {}
+                if tick <= deadline && self.shard.hub.limit.is_none() =>
+            {
+                self.deadline = deadline;
+            }
+            _ => self.reschedule(deadline),
+        }
+    }
+
+    /// The same, and moves the waker.
+    fn reschedule(&mut self, deadline: u64) {
+        self.deadline = deadline;
+        match &mut self.progress {
+            Progress::Waiting { tick, .. } if *tick == deadline => {}
             Progress::Waiting { key, tick, .. } => {
                 if let Some(new_key) = self.shard.reschedule(*key, deadline) {
                     (*key, *tick) = (new_key, deadline);

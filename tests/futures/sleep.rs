@@ -21,6 +21,7 @@ in_each_mode! {
     always_ready_it_gives_way_to_others,
     never_polled_it_is_not_in_the_timer,
     moved_it_is_woken_in_time_and_not_early,
+    rescheduled_it_is_not_woken_at_the_old_time,
     moved_after_it_was_due_and_before_it_was_polled_it_waits_anew,
     moved_after_it_completed_it_completes_again,
     years_away_it_is_exact,
@@ -228,6 +229,20 @@ fn moved_it_is_woken_in_time_and_not_early(mode: Mode) {
     let signs = long(20, 100);
     let signs_of_life: Vec<_> = (1..=signs).map(|sign| (sign * 10, 60)).collect();
     assert_eq!(moved(mode, 60, 0, &signs_of_life).0, signs * 10 + 60, "again and again");
+}
+
+fn rescheduled_it_is_not_woken_at_the_old_time(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(20));
+    assert!(hand.poll(&mut sleep).is_pending());
+    for at in [20, 300, 80] {
+        sleep.reschedule_at(manual.at(at));
+        assert_eq!(manual.timer.pending(), 1);
+    }
+    manual.advance(79);
+    assert_eq!(hand.woken(), 0);
+    manual.advance(1);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
 }
 
 fn moved_after_it_was_due_and_before_it_was_polled_it_waits_anew(mode: Mode) {

@@ -140,10 +140,6 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     if let Some(tick) = tick_of_tokio() {
         builder = builder.ticks_from(tick);
     }
-    // With a limit a sleep that moves to later is out of the timer at once, and so no paused clock
-    // jumps to where it was.
-    #[cfg(feature = "test-util")]
-    let builder = builder.max_pending(usize::MAX);
     let (timer, mut driver) = builder.build_driven().expect("all numbers are in range");
     let alarm = Arc::new(Alarm::new(handle.clone()));
     let told = Arc::clone(&alarm);

@@ -15,7 +15,8 @@ pub use tickwheel::Key;
 ///
 /// A deadline may be as far as an [`Instant`] can hold, and a far one hides no near one. A key that
 /// is gone names nothing else later. The queue is made, filled and dropped outside of a runtime,
-/// too; polling it while something waits needs one.
+/// too; polling it while something waits needs one. It is invariant in `T`, because
+/// [`peek`](Self::peek) sorts, where tokio-util's is covariant.
 ///
 /// ```
 /// use tickwheel_tokio::time::{DelayQueue, Duration};
@@ -36,7 +37,7 @@ pub struct DelayQueue<T> {
     ticks: Ticks<std::time::Instant>,
     /// Some since a poll found nothing due.
     wait: Option<Wait>,
-    /// Of the task that polled last and waits.
+    /// Of the task that polled last, unless it was woken since.
     waker: Option<Waker>,
     capacity: usize,
 }
@@ -90,9 +91,13 @@ impl<T> DelayQueue<T> {
     }
 
     fn insert_by(&mut self, value: T, tick: u64) -> Key {
+        let tick = self.not_past(tick);
+        let is_first = self.is_first(tick);
         let key = self.wheel().schedule(tick, value);
         self.capacity = self.capacity.max(self.wheel().len());
-        self.comes_at(tick);
+        if is_first {
+            self.wake();
+        }
         key
     }
 
@@ -102,8 +107,17 @@ impl<T> DelayQueue<T> {
         self.insert_by(value, self.after(timeout))
     }
 
-    /// Polls for the next value. None if the queue is empty.
+    /// Polls for the next value. None if the queue is empty. Each value takes of the budget, unlike
+    /// with tokio-util's also one that was inserted in the past.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            self.waker = Some(context.waker().clone());
+        }
+        if self.is_empty() {
+            // The next insert is to wake the task: this sleep may have ended.
+            self.wait = None;
+            return Poll::Ready(None);
+        }
         let budget = ready!(coop::poll_proceed(context));
         let expired = ready!(self.poll_wheel(context));
         budget.made_progress();
@@ -115,24 +129,15 @@ impl<T> DelayQueue<T> {
         loop {
             if let Some(expired) = self.wheel().expire(now) {
                 let tickwheel::Expired { key, deadline, value } = expired;
-                // The task polls again before it waits.
-                self.waker = None;
                 return Poll::Ready(Some(self.expired(key, deadline, value)));
             }
-            if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
-                self.waker = Some(context.waker().clone());
-            }
-            let Some(next_wake) = self.wheel().next_wake() else {
-                // The next insert is to wake the task: this sleep may have ended.
-                self.wait = None;
-                return Poll::Ready(None);
-            };
+            let Some(next_wake) = self.wheel().next_wake() else { return Poll::Ready(None) };
             let mut wait = match self.wait.take() {
                 Some(wait) if wait.until == next_wake => wait,
                 // Not the old sleep: moved to later, it would wake the task at the earlier time.
                 _ => {
                     // As tokio-util's: no sleep, which would round up, for what was due at first.
-                    let first = self.ticks.now(Instant::now().into_std()).min(FIRST);
+                    let first = self.first();
                     if next_wake <= first {
                         now = first;
                         continue;
@@ -201,9 +206,15 @@ impl<T> DelayQueue<T> {
     #[track_caller]
     fn reset_by(&mut self, key: &Key, tick: u64) {
         let deadline = self.wheel().deadline(*key).expect("invalid key");
+        let tick = self.not_past(tick);
+        let is_first = self.is_first(tick);
         self.wheel().reschedule(*key, tick);
-        self.leaves(deadline);
-        self.comes_at(tick);
+        if is_first {
+            self.wait = None;
+            self.wake();
+        } else {
+            self.leaves(deadline);
+        }
     }
 
     /// Moves a value to `timeout` from now, or to never if no instant can hold that.
@@ -295,11 +306,13 @@ impl<T> DelayQueue<T> {
         _ = self.wheel().next_deadline_bounded(&mut { LOOKS });
     }
 
-    /// Wakes the task if it sleeps past a value that was inserted at `tick`, or moved there.
-    fn comes_at(&mut self, tick: u64) {
-        if self.wait.as_ref().is_none_or(|wait| tick < wait.until) {
-            self.wake();
+    /// Returns whether `tick` is before what the task waits for, or would.
+    fn is_first(&mut self, tick: u64) -> bool {
+        if self.wait.is_none() && self.waker.is_some() {
+            self.look();
         }
+        let wait = self.wait.as_ref().map(|wait| wait.until);
+        wait.or_else(|| self.wheel().next_wake()).is_none_or(|until| tick < until)
     }
 
     /// Waits for the earliest deadline that is left, if what was at `deadline` is gone and may have
@@ -327,6 +340,19 @@ impl<T> DelayQueue<T> {
 
     fn expired(&self, key: Key, deadline: u64, value: T) -> Expired<T> {
         Expired { key, deadline: self.instant(deadline), value }
+    }
+
+    /// Returns the tick for a deadline: what has come counts from where the queue is, as in
+    /// tokio-util's.
+    fn not_past(&mut self, tick: u64) -> u64 {
+        let tick = if tick < FIRST { tick.max(self.first()) } else { tick };
+        tick.max(self.wheel().now())
+    }
+
+    /// Returns the tick at which the queue was made, or the present, if a paused clock stands
+    /// before that.
+    fn first(&self) -> u64 {
+        self.ticks.now(Instant::now().into_std()).min(FIRST)
     }
 
     /// Returns the tick `timeout` from now, or the end of time if no instant can hold it.

@@ -1,6 +1,8 @@
 //! Ticks at a fixed rate.
 
 use super::{Duration, Instant, MissedTickBehavior, Sleep, at_most_30_years, sleep_until};
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -45,7 +47,7 @@ impl Interval {
 
     /// Polls for the next tick.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
-        ready!(Pin::new(&mut self.sleep).poll(context));
+        ready!(self.sleep.poll_once(context));
         let due = self.sleep.deadline();
         let now = Instant::now();
         let next = if due + LATE < now { self.after_missed(due, now) } else { due + self.period };
@@ -102,6 +104,53 @@ impl Interval {
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
+    }
+}
+
+/// The ticks of an [`Interval`], without end: tokio-stream's `IntervalStream`.
+#[derive(Debug)]
+pub struct IntervalStream(Interval);
+
+impl IntervalStream {
+    /// Makes a stream of the ticks.
+    #[must_use]
+    pub fn new(interval: Interval) -> Self {
+        Self(interval)
+    }
+
+    /// Returns the interval.
+    pub fn into_inner(self) -> Interval {
+        self.0
+    }
+}
+
+impl Stream for IntervalStream {
+    type Item = Instant;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.0.poll_tick(context).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+impl FusedStream for IntervalStream {
+    fn is_terminated(&self) -> bool {
+        false
+    }
+}
+
+impl AsRef<Interval> for IntervalStream {
+    fn as_ref(&self) -> &Interval {
+        &self.0
+    }
+}
+
+impl AsMut<Interval> for IntervalStream {
+    fn as_mut(&mut self) -> &mut Interval {
+        &mut self.0
     }
 }
 

@@ -1,8 +1,8 @@
 //! [`tokio::time`], on the timing wheels of [`tickwheel`].
 //!
-//! Names, signatures, panics and semantics are tokio's; [`DelayQueue`] is tokio-util's. What is
-//! only data is tokio's own type: [`Instant`], [`MissedTickBehavior`]. So are the functions that
-//! pause the clock.
+//! Names, signatures, panics and semantics are tokio's; [`DelayQueue`] is tokio-util's, and
+//! [`IntervalStream`] tokio-stream's. What is only data is tokio's own type: [`Instant`],
+//! [`MissedTickBehavior`]. So are the functions that pause the clock.
 //!
 //! ```
 //! use tickwheel_tokio::time::{self, Duration}; // instead of tokio::time
@@ -26,7 +26,7 @@ mod timeout;
 
 #[doc(inline)]
 pub use delay_queue::DelayQueue;
-pub use interval::{Interval, interval, interval_at};
+pub use interval::{Interval, IntervalStream, interval, interval_at};
 pub use sleep::{Sleep, sleep, sleep_until};
 pub use std::time::Duration;
 pub use timeout::{Timeout, timeout, timeout_at};

@@ -30,6 +30,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
         is_watched: false,
         waits: false,
         looks: AtomicBool::new(false),
+        last: None,
         #[cfg(feature = "test-util")]
         looks_again: LooksAgain(here.alarm),
     }
@@ -74,6 +75,8 @@ pub struct Sleep {
     /// It was moved, or said that it is elapsed, or ended: the next poll reads the clock, and does
     /// not wait for the driver if the time has come.
     looks: AtomicBool,
+    /// Of the poll that was ready last: once it is moved, it wakes that task.
+    last: Option<Waker>,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
     looks_again: LooksAgain,
@@ -86,7 +89,8 @@ impl Sleep {
         self.deadline
     }
 
-    /// Returns whether its time has come. False, as tokio's, before it was polled or moved.
+    /// Returns whether its time has come. False, as tokio's, before it was polled or moved. After
+    /// the end of its runtime, when tokio's is true, it goes by the clock.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         let is_elapsed = self.is_watched && self.inner.is_elapsed() && !self.is_ahead();
@@ -96,19 +100,22 @@ impl Sleep {
         is_elapsed
     }
 
-    /// Moves the deadline, earlier or later, without waking a task that waits.
+    /// Moves the deadline, earlier or later. The task that polled last is woken at the new one,
+    /// also if that poll was ready.
     ///
-    /// After a poll that was ready, nothing waits for the new deadline until the next poll, unlike
-    /// with tokio's. Without the feature `test-util`, a task that waits, and whose deadline moves
-    /// to later, is woken at the old one, and polls again.
+    /// A paused clock does not jump to a sleep that was moved and that no task has polled, unlike
+    /// to tokio's.
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
-        self.move_to(deadline);
+        match self.last.take() {
+            Some(waker) => self.waits_anew(deadline, &waker),
+            None => self.move_to(deadline),
+        }
     }
 
     pub(super) fn move_to(&mut self, deadline: Instant) {
         self.deadline = deadline;
         (self.is_watched, self.waits, *self.looks.get_mut()) = (true, false, true);
-        self.inner.reset_at(deadline.into_std());
+        self.inner.reschedule_at(deadline.into_std());
         #[cfg(feature = "test-util")]
         self.looks_again.looks();
         if let Some(sleep) = &mut self.of_tokio {
@@ -150,12 +157,9 @@ impl Sleep {
         self.of_tokio = None;
         Poll::Ready(())
     }
-}
 
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    /// Polls it, and forgets the task if it is ready.
+    pub(super) fn poll_once(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.of_tokio.is_some() {
             return self.poll_of_tokio(context);
         }
@@ -173,7 +177,7 @@ impl Future for Sleep {
             // After many polls that were ready, that was the turn of others, and nothing waits yet.
             Poll::Pending if looks => {
                 *self.looks.get_mut() = false;
-                return self.poll(context);
+                return self.poll_once(context);
             }
             Poll::Pending => {
                 self.waits = true;
@@ -185,6 +189,16 @@ impl Future for Sleep {
         let budget = ready!(coop::poll_proceed(context));
         self.inner.deregister();
         budget.made_progress();
+        Poll::Ready(())
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.poll_once(context));
+        self.last = Some(context.waker().clone());
         Poll::Ready(())
     }
 }

@@ -1,20 +1,23 @@
 //! What tokio's own suites do not ask: the driver in each kind of runtime, its end, and its clock.
+//! Without the feature `test-util`, as programs have it, this is in real time.
+
+#[cfg(feature = "test-util")]
+mod paused;
 
 use allocation_counter::measure;
-use futures::FutureExt;
+use futures::stream::FusedStream;
+use futures::{FutureExt, StreamExt};
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, Once, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Once, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use tickwheel::Timer;
-use tickwheel_tokio::TokioClock;
-use tickwheel_tokio::time::delay_queue::{Expired, Key};
+use tickwheel_tokio::time::delay_queue::Key;
 use tickwheel_tokio::time::{
-    self, DelayQueue, Duration, Instant, Sleep, sleep, sleep_until, timeout,
+    self, DelayQueue, Duration, Instant, IntervalStream, Sleep, sleep, sleep_until, timeout,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
@@ -29,10 +32,6 @@ fn current_thread() -> Runtime {
 
 fn multi_thread(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
-}
-
-fn paused() -> Runtime {
-    Builder::new_current_thread().enable_all().start_paused(true).build().expect("it starts")
 }
 
 async fn sleeps_for(duration: Duration) {
@@ -66,6 +65,42 @@ impl Wake for Wakes {
     }
 }
 
+#[test]
+fn an_interval_is_a_stream_of_its_ticks() {
+    current_thread().block_on(async {
+        let first = Instant::now() + ms(3);
+        let mut ticks = IntervalStream::new(time::interval_at(first, ms(2)));
+        assert!(!ticks.is_terminated());
+        assert_eq!(ticks.as_mut().period(), ms(2));
+        for number in 0..3 {
+            assert_eq!(ticks.next().await, Some(first + number * ms(2)));
+            assert!(first + number * ms(2) <= Instant::now());
+        }
+        assert_eq!(ticks.into_inner().tick().await, first + ms(6));
+    });
+}
+
+#[test]
+fn a_sleep_that_moved_to_later_wakes_nobody_before() {
+    multi_thread(1).block_on(async {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        loop {
+            let start = Instant::now();
+            let mut moved = sleep(ms(20));
+            let first = Pin::new(&mut moved).poll(&mut Context::from_waker(&waker));
+            Pin::new(&mut moved).reset(start + ms(60_000));
+            // Else the machine is busy, and it was too late to move.
+            if first.is_pending() && Instant::now() < start + ms(20) {
+                wakes.0.store(0, SeqCst);
+                sleep(ms(40)).await;
+                assert_eq!(wakes.count(), 0);
+                return;
+            }
+        }
+    });
+}
+
 /// The message of a panic.
 fn panics(body: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
@@ -86,36 +121,6 @@ fn panicked_in(body: impl FnOnce()) -> String {
     });
     panics(body);
     FILE.take()
-}
-
-/// A sleep of another runtime, which its waker polls.
-struct Polls {
-    sleep: Mutex<Sleep>,
-    is_ready: AtomicBool,
-}
-
-impl Wake for Polls {
-    fn wake(self: Arc<Self>) {
-        let is_ready = poll(&mut *self.sleep.lock().unwrap()).is_ready();
-        self.is_ready.store(is_ready, SeqCst);
-    }
-}
-
-#[test]
-fn in_a_turn_of_another_runtime_a_sleep_goes_by_its_own_clock() {
-    // It does not run, so no time passes.
-    let (stands, other) = (paused(), current_thread());
-    let sleep = Mutex::new(sleep_of(&stands, ms(5)));
-    let polls = Arc::new(Polls { sleep, is_ready: AtomicBool::new(false) });
-    other.block_on(async {
-        let mut first = time::sleep(ms(20));
-        let waker = Waker::from(Arc::clone(&polls));
-        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
-        while Arc::strong_count(&polls) > 2 {
-            time::sleep(ms(10)).await;
-        }
-    });
-    assert!(!polls.is_ready.load(SeqCst), "no time has passed");
 }
 
 #[test]
@@ -355,77 +360,6 @@ fn a_task_that_blocks_its_thread_holds_up_no_driver_that_is_due() {
     assert_eq!(ended, Ok(()));
 }
 
-/// With no timer a paused clock stands still meanwhile.
-async fn waits_for_a_thread() {
-    let (sender, told) = tokio::sync::oneshot::channel();
-    thread::spawn(move || {
-        thread::sleep(ms(20));
-        sender.send(()).expect("it waits");
-    });
-    told.await.expect("it tells");
-}
-
-#[test]
-fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
-    let drops: [fn(Waits); 2] =
-        [drop, |waits| thread::spawn(|| drop(waits)).join().expect("it ends")];
-    for (sleep, drops) in
-        [theirs, ours].into_iter().flat_map(|sleep| drops.map(|drops| (sleep, drops)))
-    {
-        let is_still = paused().block_on(async {
-            let start = Instant::now();
-            let mut near = sleep(ms(1_000));
-            let mut far = sleep(Duration::from_secs(3_600));
-            assert!(poll(&mut near).is_pending() && poll(&mut far).is_pending());
-            tokio::task::yield_now().await;
-            drops(near);
-            drops(far);
-            waits_for_a_thread().await;
-            start.elapsed() == ms(0)
-        });
-        assert!(is_still);
-    }
-}
-
-#[test]
-fn a_paused_clock_does_not_jump_to_where_a_sleep_was() {
-    paused().block_on(async {
-        let (start, mut polls) = (Instant::now(), Vec::new());
-        let mut near = sleep(ms(1_000));
-        assert!(poll(&mut near).is_pending());
-        tokio::task::yield_now().await;
-        Pin::new(&mut near).reset(start + ms(5_000));
-        poll_fn(|context| {
-            polls.push(start.elapsed());
-            Pin::new(&mut near).poll(context)
-        })
-        .await;
-        assert_eq!((polls.len(), polls[0]), (2, ms(0)), "{polls:?}");
-    });
-}
-
-/// A poll completes it before the driver has its turn.
-#[test]
-fn what_completed_wakes_its_task_no_more() {
-    paused().block_on(async {
-        let start = Instant::now();
-        let mut ticks = time::interval_at(start + ms(1_000), ms(1_000));
-        let mut once = sleep(ms(1_000));
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let mut context = Context::from_waker(&waker);
-        assert!(ticks.poll_tick(&mut context).is_pending());
-        assert!(Pin::new(&mut once).poll(&mut context).is_pending());
-        tokio::task::yield_now().await;
-        // It gives way once, which is too soon for the driver, and `time::advance` twice.
-        tokio::time::advance(ms(1_001)).await;
-        assert!(ticks.poll_tick(&mut context).is_ready());
-        assert!(Pin::new(&mut once).poll(&mut context).is_ready());
-        sleep(ms(5_000)).await;
-        assert_eq!(wakes.count(), 0);
-    });
-}
-
 /// What a thread finds is kept in a value of that thread, which is gone when it ends.
 #[test]
 fn a_thread_that_ends_makes_a_sleep() {
@@ -486,19 +420,6 @@ fn a_thread_that_ends_polls_and_drops_a_sleep_of_a_runtime_that_goes_on() {
             waits.await.expect("its driver was told").expect("it ends");
         });
     }
-}
-
-#[test]
-fn two_runtimes_have_two_clocks() {
-    let (paused, real) = (paused(), current_thread());
-    let year = Duration::from_secs(31_536_000);
-    paused.block_on(sleeps_for(year));
-    let mut far = sleep_of(&paused, year);
-    real.block_on(async {
-        assert!(poll(&mut far).is_pending());
-        sleeps_for(ms(3)).await;
-        assert!(poll(&mut far).is_pending());
-    });
 }
 
 #[test]
@@ -569,217 +490,6 @@ fn a_queue_lives_outside_of_a_runtime() {
     let next = current_thread().block_on(poll_fn(|context| queue.poll_expired(context)));
     assert_eq!(next.map(|expired| expired.into_inner()), Some(1));
     thread::spawn(move || drop(queue)).join().expect("it is dropped anywhere");
-}
-
-#[test]
-fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
-    paused().block_on(async {
-        let mut queue = DelayQueue::new();
-        queue.insert(1, ms(5));
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let mut context = Context::from_waker(&waker);
-        assert!(queue.poll_expired(&mut context).is_pending());
-        sleep(ms(20)).await;
-        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(Some(_))));
-        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(None)));
-        let before = wakes.count();
-        queue.insert(2, ms(10));
-        assert_eq!(wakes.count(), before + 1);
-    });
-}
-
-#[test]
-fn a_queue_that_is_cleared_wakes_its_task_if_it_had_a_value() {
-    struct Panics;
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            panic!("on purpose");
-        }
-    }
-    paused().block_on(async {
-        let mut queue = DelayQueue::new();
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let mut context = Context::from_waker(&waker);
-        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(None)));
-        queue.clear();
-        assert_eq!(wakes.count(), 0, "it would poll without end");
-        queue.insert(Panics, ms(5));
-        assert_eq!(wakes.count(), 1);
-        assert!(queue.poll_expired(&mut context).is_pending());
-        assert_eq!(panics(|| queue.clear()), "on purpose");
-        assert_eq!((wakes.count(), queue.len()), (2, 0));
-        sleep(ms(20)).await;
-        assert_eq!(wakes.count(), 2, "it waits for nothing");
-    });
-}
-
-/// A paused clock would stop where they were.
-#[test]
-fn a_queue_does_not_wait_for_what_was_removed_or_moved_to_later() {
-    paused().block_on(async {
-        let (start, mut queue) = (Instant::now(), DelayQueue::new());
-        let removed = queue.insert("removed", ms(1_000));
-        let moved = queue.insert("moved", ms(1_000));
-        let mut polls = Vec::new();
-        let next = poll_fn(|context| {
-            polls.push(start.elapsed());
-            let polled = queue.poll_expired(context);
-            if polls.len() > 1 {
-                return polled;
-            }
-            queue.remove(&removed);
-            queue.reset(&moved, ms(60_000));
-            queue.poll_expired(context)
-        });
-        assert_eq!(next.await.map(|expired| expired.into_inner()), Some("moved"));
-        assert!(polls.len() == 2 && ms(60_000) <= polls[1], "{polls:?}");
-    });
-}
-
-/// Its task polls no more: the thread that removes or moves the earliest value sees to it.
-#[test]
-fn a_queue_wakes_its_task_at_the_earliest_value_that_is_left() {
-    for others in [0, 60] {
-        paused().block_on(async {
-            let (start, mut queue) = (Instant::now(), DelayQueue::new());
-            let wakes = Arc::new(Wakes::default());
-            let waker = Waker::from(Arc::clone(&wakes));
-            let removed = queue.insert(0, ms(20));
-            let moved = queue.insert(1, ms(30));
-            (0..others).for_each(|number| _ = queue.insert(number, ms(70_000 + number)));
-            assert!(queue.poll_expired(&mut Context::from_waker(&waker)).is_pending());
-            tokio::task::yield_now().await;
-            queue.remove(&removed);
-            tokio::task::yield_now().await;
-            // Outside of the runtime.
-            queue = thread::spawn(move || {
-                queue.reset(&moved, ms(60_000));
-                queue
-            })
-            .join()
-            .expect("it ends");
-            sleep(ms(59_000)).await;
-            assert_eq!(wakes.count(), 0, "{others}");
-            sleep(ms(2_000)).await;
-            assert_eq!(wakes.count(), 1, "{others}");
-            let next = queue.poll_expired(&mut Context::from_waker(&waker));
-            assert!(matches!(next, Poll::Ready(Some(expired)) if expired.key() == moved));
-            assert!(ms(61_000) <= start.elapsed());
-        });
-    }
-}
-
-#[test]
-fn a_paused_clock_does_not_jump_to_the_last_value_that_was_removed_from_a_queue() {
-    paused().block_on(async {
-        let (start, mut queue) = (Instant::now(), DelayQueue::new());
-        let last = queue.insert(0, ms(1_000));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(queue.poll_expired(&mut context).is_pending());
-        tokio::task::yield_now().await;
-        queue.remove(&last);
-        waits_for_a_thread().await;
-        assert_eq!(start.elapsed(), ms(0));
-    });
-}
-
-/// It looks at no other value, and asks for no other wake-up.
-#[test]
-fn a_queue_wakes_its_task_for_an_earlier_value_only() {
-    paused().block_on(async {
-        let mut queue = DelayQueue::new();
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let mut context = Context::from_waker(&waker);
-        let near = queue.insert(0, ms(500));
-        assert!(queue.poll_expired(&mut context).is_pending());
-        for number in 1..200 {
-            queue.insert(number, ms(500 + number));
-        }
-        queue.reset(&near, ms(600));
-        assert_eq!(wakes.count(), 0);
-        assert!(queue.poll_expired(&mut context).is_pending());
-        queue.insert(1_000, ms(400));
-        queue.insert(1_001, ms(300));
-        assert_eq!(wakes.count(), 1, "once until it polls");
-        assert!(queue.poll_expired(&mut context).is_pending());
-        queue.reset(&near, ms(200));
-        assert_eq!(wakes.count(), 2);
-        let next = poll_fn(|context| queue.poll_expired(context)).await.expect("it is there");
-        assert_eq!(next.key(), near);
-    });
-}
-
-/// tokio-util's hides the near one, or panics.
-#[test]
-fn a_far_entry_of_a_queue_hides_no_near_one() {
-    paused().block_on(async {
-        let mut queue = DelayQueue::new();
-        queue.insert("far", Duration::from_millis(1 << 37));
-        queue.insert("near", Duration::from_secs(60));
-        let start = Instant::now();
-        let next = poll_fn(|context| queue.poll_expired(context)).await.expect("two wait");
-        assert_eq!(next.get_ref(), &"near");
-        assert!(start.elapsed() < Duration::from_secs(61));
-    });
-}
-
-#[test]
-fn forty_years_in_a_queue_are_forty_and_some_never_end() {
-    paused().block_on(async {
-        let (start, years) = (Instant::now(), Duration::from_secs(40 * 31_536_000));
-        let mut queue = DelayQueue::new();
-        queue.insert("inserted", years);
-        let moved = queue.insert("moved", ms(1));
-        queue.reset(&moved, years + ms(1));
-        queue.insert("never", Duration::MAX);
-        for value in ["inserted", "moved"] {
-            let next = poll_fn(|context| queue.poll_expired(context)).await.expect("three wait");
-            assert_eq!(next.into_inner(), value);
-            assert!((years..years + ms(10)).contains(&start.elapsed()));
-        }
-        let never = poll_fn(|context| queue.poll_expired(context));
-        assert!(timeout(2 * years, never).await.is_err());
-    });
-}
-
-/// As that of tokio-util: kube-runtime's tests ask so.
-#[test]
-fn what_is_due_when_its_queue_is_made_comes_at_the_first_poll() {
-    for runtime in [paused(), current_thread()] {
-        runtime.block_on(async {
-            let now = Instant::now();
-            let mut queue = DelayQueue::new();
-            queue.insert_at("due", now);
-            queue.insert_at("later", now + ms(60_000));
-            let mut polled =
-                async || poll_fn(|context| Poll::Ready(queue.poll_expired(context))).await;
-            let first = polled().await.map(|expired| expired.map(Expired::into_inner));
-            assert_eq!(first, Poll::Ready(Some("due")));
-            assert!(polled().await.is_pending());
-        });
-    }
-}
-
-#[test]
-fn a_queue_with_much_that_is_due_gives_way_to_others() {
-    paused().block_on(async {
-        let mut queue = DelayQueue::new();
-        for number in 0..1_000 {
-            queue.insert(number, ms(1));
-        }
-        time::advance(ms(5)).await;
-        let at_once = poll_fn(|context| {
-            let is_next = |_: &u32| matches!(queue.poll_expired(context), Poll::Ready(Some(_)));
-            Poll::Ready((0..1_000).take_while(is_next).count())
-        });
-        assert!(at_once.await < 1_000);
-        // The others come in later polls.
-        let all = async { while poll_fn(|context| queue.poll_expired(context)).await.is_some() {} };
-        timeout(ms(5), all).await.expect("all are due");
-    });
 }
 
 /// What a task finds that has blocked its thread beyond a deadline: whether another task had its
@@ -979,100 +689,4 @@ fn a_future_that_uses_up_its_budget_ends_at_its_deadline() {
         let elapsed = timeout(ms(5), busy).await.expect_err("it never ends");
         assert_eq!(std::io::Error::from(elapsed).to_string(), "timed out");
     });
-}
-
-/// What makes the future may take its time.
-#[test]
-fn a_timeout_begins_when_its_future_is_made() {
-    struct Slow;
-    impl IntoFuture for Slow {
-        type Output = ();
-        type IntoFuture = std::future::Pending<()>;
-        fn into_future(self) -> Self::IntoFuture {
-            // Its first poll moves the clock.
-            assert!(time::advance(ms(600)).now_or_never().is_none());
-            pending()
-        }
-    }
-    paused().block_on(async {
-        let start = Instant::now();
-        timeout(ms(1_000), Slow).await.expect_err("it never ends");
-        assert!(ms(1_600) <= start.elapsed());
-    });
-}
-
-#[test]
-fn our_own_timer_follows_a_paused_clock() {
-    paused().block_on(async {
-        let builder = Timer::builder().clock(TokioClock::current());
-        let (timer, driver) = builder.build_driven().expect("in range");
-        let driven = tokio::spawn(driver.run(|at| tokio::time::sleep_until(at.into())));
-        let (start, hour) = (Instant::now(), Duration::from_secs(3_600));
-        timer.sleep(hour).await.expect("it runs");
-        assert!((hour..hour + ms(3)).contains(&start.elapsed()));
-
-        let mut waits = timer.sleep(hour);
-        assert!(poll(&mut waits).is_pending());
-        tokio::task::yield_now().await;
-        time::advance(hour - ms(1)).await;
-        assert!((&mut waits).now_or_never().is_none());
-        time::advance(ms(3)).await;
-        assert_eq!((&mut waits).now_or_never(), Some(Ok(())));
-
-        time::resume();
-        let start = std::time::Instant::now();
-        timer.sleep(ms(5)).await.expect("it runs");
-        assert!(ms(5) <= start.elapsed());
-        drop(timer.stop());
-        driven.await.expect("it ends");
-    });
-}
-
-/// As threads of no runtime see it: with the clock of its own.
-#[test]
-fn a_thread_outside_reads_the_clock_of_its_runtime() {
-    let runtime = paused();
-    let clock = TokioClock::new(runtime.handle().clone());
-    let read = move || tickwheel::Clock::now(&clock);
-    let before = read();
-    thread::sleep(ms(2));
-    assert_eq!(read(), before);
-    runtime.block_on(time::advance(ms(50)));
-    assert_eq!(thread::spawn(move || read() - before).join().expect("it reads"), ms(50));
-}
-
-#[test]
-fn a_million_years_never_come() {
-    paused().block_on(async {
-        let never = timeout(Duration::MAX, pending::<()>());
-        assert!(timeout(ms(5), never).await.is_err());
-        let mut far = sleep(Duration::MAX);
-        assert!(poll(&mut far).is_pending());
-    });
-}
-
-#[test]
-fn a_queue_that_is_older_than_the_clock_of_its_runtime_is_not_early() {
-    let runtime = paused();
-    let earlier = runtime.block_on(async { Instant::now() });
-    let mut made_outside: DelayQueue<&str> = loop {
-        let queue = DelayQueue::new();
-        if earlier + ms(20) < Instant::now() {
-            break queue;
-        }
-    };
-    let later = paused();
-    let mut made_elsewhere = later.block_on(async {
-        tokio::time::advance(Duration::from_secs(86_400)).await;
-        DelayQueue::new()
-    });
-    for queue in [&mut made_outside, &mut made_elsewhere] {
-        runtime.block_on(async {
-            queue.insert("x", ms(10));
-            let start = Instant::now();
-            let next = poll_fn(|context| queue.poll_expired(context)).await;
-            assert_eq!(next.map(|expired| expired.into_inner()), Some("x"));
-            assert!(ms(10) <= start.elapsed(), "after {:?}", start.elapsed());
-        });
-    }
 }
