@@ -107,4 +107,29 @@ mod tests {
         handed_over.remove(first, None);
         assert_eq!([first, second].map(|key| handed_over.has(key)), [false, true]);
     }
+
+    #[test]
+    fn what_many_needed_is_given_back_when_none_is_left() {
+        let handed_over = HandedOver::new();
+        let keys: Vec<_> = (0..10_000).map(|place| Key::from_bits(1 << 32 | place)).collect();
+        keys.iter().for_each(|&key| handed_over.insert(key));
+        let many = handed_over.memory();
+        for (removed, &key) in keys.iter().enumerate() {
+            assert!(keys[removed..].iter().step_by(999).all(|&key| handed_over.has(key)));
+            handed_over.remove(key, None);
+        }
+        assert!(handed_over.memory() < many / 100, "{} of {many}", handed_over.memory());
+        // And few keep theirs.
+        handed_over.insert(keys[0]);
+        let few = handed_over.memory();
+        handed_over.remove(keys[0], None);
+        assert_eq!(handed_over.memory(), few);
+    }
+
+    #[test]
+    fn who_has_waited_is_told_of_no_more() {
+        let handed_over = HandedOver::new();
+        handed_over.wait_for(Key::from_bits(1 << 32));
+        assert_eq!(lock(&handed_over.state).waiting, 0);
+    }
 }
