@@ -81,8 +81,8 @@ impl Handle {
     }
 
     /// Lets the store note something, and blocks until it has. In a database that waits for no
-    /// read. It is not tried if another was that was asked for before and has failed meanwhile:
-    /// each would wait anew for a lock that somebody has, and the timer for each.
+    /// read. It is not tried if another was, and has failed, while this waited: each would wait
+    /// anew for a lock that somebody has, and the timer for each.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,
@@ -219,11 +219,10 @@ mod tests {
         let (sender, messages) = mpsc::channel();
         let (shared, thread_id) = (Arc::clone(&timer.handle.shared), timer.handle.thread_id);
         let handle = Handle { sender, shared, thread: Mutex::new(None), thread_id };
-        let asks: [fn(&Handle) -> Result<(), Error>; 2] = [
-            |handle| handle.read(|store| store.pause(true)),
-            |handle| handle.note(|store| store.pause(true)),
-        ];
-        for ask in asks {
+        type Ask = fn(&Handle) -> Result<(), Error>;
+        let read: Ask = |handle| handle.read(|store| store.pause(true));
+        let note: Ask = |handle| handle.note(|store| store.pause(true));
+        for ask in [read, note] {
             for has_turn in [false, true] {
                 let (mut store, began) = (MemoryStore::new(), Instant::now());
                 let answer = thread::scope(|scope| {

@@ -397,8 +397,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Steps that could not be made.
 const IDLE: u32 = 100;
 
-/// So long the partition has no worker, if the mover does not ask for longer. Workers believe no time
-/// that is further away.
+/// So long the partition has no worker, if the mover does not ask for longer. No worker believes a
+/// time that is further away.
 const YIELD: Duration = Duration::from_secs(10);
 
 /// So long its worker may take to give it back. If it were let off for a while, it would begin anew.
