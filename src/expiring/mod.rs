@@ -36,9 +36,9 @@ use std::thread::panicking;
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
 ///
-/// Clones are the same map, and the thread that drops the last one drops the values. Each value has a
-/// deadline of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that
-/// expires is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
+/// Clones are the same map, and the thread that drops the last one drops the values. Each value has
+/// a deadline of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value
+/// that expires is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
 /// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place
 /// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
@@ -79,10 +79,10 @@ use std::thread::panicking;
 ///   wait: it returns an error, as [`Timer`] says. Moving a
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
 /// - If it panics, the panic reaches the caller, and the map is consistent. The timer is told of a
-///   panic in the `Drop` of what has expired, and no caller. If a call drops several keys and values
-///   that panic in their `Drop`, all are dropped: the first panic reaches the caller, and the timer
-///   is told of the others. A `Drop` that panics while a panic of other code passes through the call
-///   aborts the process. Keys that misbehave have the consequences that
+///   panic in the `Drop` of what has expired, and no caller. If a call drops several keys and
+///   values that panic in their `Drop`, all are dropped: the first panic reaches the caller, and
+///   the timer is told of the others. A `Drop` that panics while a panic of other code passes
+///   through the call aborts the process. Keys that misbehave have the consequences that
 ///   [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
@@ -588,8 +588,8 @@ where
     /// values that have expired. `keeps` runs under the lock of one shard after the other, and the
     /// values are dropped with no lock held.
     ///
-    /// If `keeps` panics, the values of that shard and of those not asked yet stay. If the `Drop` of
-    /// a value panics, the others that were rejected go, and those not asked yet stay.
+    /// If `keeps` panics, the values of that shard and of those not asked yet stay. If the `Drop`
+    /// of a value panics, the others that were rejected go, and those not asked yet stay.
     ///
     /// Cost: O(n + p).
     pub fn retain(&self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
@@ -977,8 +977,8 @@ fn let_go<K, V>(hub: &Hub, Expired { key, value, .. }: Expired<V, K>) {
     hub.guarded(|| drop(value));
 }
 
-/// Drops each, whichever of them panic. The first panic reaches the caller, unless its thread panics
-/// already: then the timer is told of it, as of the others.
+/// Drops each, whichever of them panic. The first panic reaches the caller, unless its thread
+/// panics already: then the timer is told of it, as of the others.
 fn drop_each<K, V>(hub: &Hub, all: impl Iterator<Item = (K, V)>) {
     let drops = all.flat_map(|(key, value)| [catch(|| drop(key)), catch(|| drop(value))]);
     match first_panic(hub, drops) {

@@ -3,9 +3,9 @@
 //! A shard has one timeout in the timer, for a look at the tick of its earliest value. The worker
 //! looks in a [turn](MapShard::turn), takes a bounded number of expired values out, and places the
 //! timeout anew. A caller that stores a value which ends before the look moves the timeout, tells
-//! the worker, and only then lowers `watched`. So does a caller that looks in the worker's place. One
-//! that loses its core in between holds up no value of another, because that caller finds the old
-//! `watched` and tells the worker too.
+//! the worker, and only then lowers `watched`. So does a caller that looks in the worker's place.
+//! One that loses its core in between holds up no value of another, because that caller finds the
+//! old `watched` and tells the worker too.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|

@@ -805,7 +805,8 @@ fn the_hook_gets_a_value_though_the_timer_is_stopped_in_that_turn() {
 #[test]
 fn what_one_call_has_found_expired_no_other_finds() {
     type Map = ExpiringMap<u32, u32>;
-    let calls: [(&str, fn(&Map) -> bool); 17] = [
+    type Finds = fn(&Map) -> bool;
+    let calls: [(&str, Finds); 17] = [
         ("get", |map| map.get(&1).is_some()),
         ("peek", |map| map.peek(&1).is_some()),
         ("get_and_reset", |map| map.get_and_reset(&1, ms(50)).is_some()),
@@ -1118,7 +1119,8 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
 #[test]
 fn of_keys_and_values_that_all_panic_as_one_call_drops_them_each_is_dropped() {
     type Map = ExpiringMap<Odd, Odd>;
-    let calls: [(&str, fn(&Map, &Herd), u64); 8] = [
+    type Call = fn(&Map, &Herd);
+    let calls: [(&str, Call, u64); 8] = [
         ("retain", |map, _| map.retain(|_, _| false), 4),
         ("clear", |map, _| map.clear(), 4),
         ("the rest of a drain", |map, _| drop(map.drain()), 4),

@@ -219,11 +219,10 @@ mod tests {
         let (sender, messages) = mpsc::channel();
         let (shared, thread_id) = (Arc::clone(&timer.handle.shared), timer.handle.thread_id);
         let handle = Handle { sender, shared, thread: Mutex::new(None), thread_id };
-        let asks: [fn(&Handle) -> Result<(), Error>; 2] = [
-            |handle| handle.read(|store| store.pause(true)),
-            |handle| handle.note(|store| store.pause(true)),
-        ];
-        for ask in asks {
+        type Ask = fn(&Handle) -> Result<(), Error>;
+        let read: Ask = |handle| handle.read(|store| store.pause(true));
+        let note: Ask = |handle| handle.note(|store| store.pause(true));
+        for ask in [read, note] {
             for has_turn in [false, true] {
                 let (mut store, began) = (MemoryStore::new(), Instant::now());
                 let answer = thread::scope(|scope| {

@@ -246,8 +246,7 @@ impl PostgresStore {
         let _guard = runtime.enter();
         // What is on the way may have forgotten one that was idle, and tells nobody.
         let idle = self.clock.now().duration_since(self.used);
-        let is_good = |it: &Box<Connection>| idle < IDLE && !it.is_closed();
-        let mut connection = self.connection.take().filter(is_good);
+        let mut connection = self.connection.take().filter(|it| idle < IDLE && !it.is_closed());
         let (connect, makes_tables) = (&self.place.connect, self.makes_tables);
         let namespace = self.place.namespace.as_deref();
         let working = async {
