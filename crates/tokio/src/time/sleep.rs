@@ -101,7 +101,8 @@ impl Sleep {
     }
 
     /// Moves the deadline, earlier or later. The task that polled last is woken at the new one,
-    /// also if that poll was ready.
+    /// also if that poll was ready. Without the feature `test-util`, a task whose deadline moves to
+    /// later may be woken at the old one, too, and polls again.
     ///
     /// A paused clock does not jump to a sleep that was moved and that no task has polled, unlike
     /// to tokio's.
@@ -115,7 +116,11 @@ impl Sleep {
     pub(super) fn move_to(&mut self, deadline: Instant) {
         self.deadline = deadline;
         (self.is_watched, self.waits, *self.looks.get_mut()) = (true, false, true);
+        // A paused clock would jump to where the waker was. Else a move to later takes no lock.
+        #[cfg(feature = "test-util")]
         self.inner.reschedule_at(deadline.into_std());
+        #[cfg(not(feature = "test-util"))]
+        self.inner.reset_at(deadline.into_std());
         #[cfg(feature = "test-util")]
         self.looks_again.looks();
         if let Some(sleep) = &mut self.of_tokio {

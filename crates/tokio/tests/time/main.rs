@@ -81,7 +81,7 @@ fn an_interval_is_a_stream_of_its_ticks() {
 }
 
 #[test]
-fn a_sleep_that_moved_to_later_wakes_nobody_before() {
+fn a_sleep_that_moved_to_later_wakes_its_task_once_before_at_most() {
     multi_thread(1).block_on(async {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
@@ -94,7 +94,7 @@ fn a_sleep_that_moved_to_later_wakes_nobody_before() {
             if first.is_pending() && Instant::now() < start + ms(20) {
                 wakes.0.store(0, SeqCst);
                 sleep(ms(40)).await;
-                assert_eq!(wakes.count(), 0);
+                assert!(wakes.count() <= usize::from(!cfg!(feature = "test-util")));
                 return;
             }
         }
