@@ -142,13 +142,14 @@ fn a_dropped_timeout_comes_again_and_a_retried_one_when_it_was_asked_for() {
         .open(folder.path().join("timeouts"))
         .unwrap();
     timer.schedule("a", now(), b"").unwrap().wait().unwrap();
-    drop(take(&timer));
+    let due = take(&timer);
     let dropped = now();
+    drop(due);
     let due = take(&timer);
     assert!(dropped + Duration::from_millis(45) < now());
     assert_eq!(due.attempt(), 2);
-    due.retry(Duration::from_millis(100));
     let retried = now();
+    due.retry(Duration::from_millis(100));
     let due = take(&timer);
     assert!(retried + Duration::from_millis(95) < now());
     assert_eq!(due.attempt(), 3);

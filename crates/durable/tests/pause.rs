@@ -85,7 +85,7 @@ fn one_worker_pauses_all_of_a_database_and_an_operator_resumes_them() {
     let url = server.tables();
     let open = || {
         let store = tickwheel_durable::PostgresStore::connect(&url).unwrap();
-        DurableTimer::builder().open_store(store.lease(Duration::from_secs(4))).unwrap()
+        DurableTimer::builder().open_store(store.lease(Duration::from_secs(12))).unwrap()
     };
     let timers = [open(), open()];
     let all = |is_paused| timers.iter().for_each(|timer| until(timer, is_paused));

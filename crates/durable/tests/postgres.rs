@@ -230,7 +230,7 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
 fn what_recurs_is_acked_and_scheduled_in_one_change_also_by_another_worker() {
     let Some(server) = Server::start() else { return };
     let url = server.tables();
-    let workers = [worker(&url, LEASE * 4), worker(&url, LEASE * 4)];
+    let workers = [worker(&url, CALM), worker(&url, CALM)];
     let put = workers[0].schedule("tick", now(), b"1").unwrap();
     put.wait().unwrap();
     let every = Recurring::every(Duration::from_millis(1)).missed(MissedTick::Burst);
@@ -365,8 +365,7 @@ fn a_deadline_in_sql_is_rounded_up_to_a_millisecond() {
 fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let lease = Duration::from_secs(1);
-    let workers: Vec<DurableTimer> = (0..3).map(|_| worker(&url, lease)).collect();
+    let workers: Vec<DurableTimer> = (0..3).map(|_| worker(&url, CALM)).collect();
     until("the shares settle", || {
         let mut shares: Vec<_> = workers.iter().map(|it| it.stats().partitions).collect();
         shares.sort();
@@ -410,7 +409,7 @@ fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
     }
     assert!(receiver.try_recv().is_err(), "nothing came twice");
     // Who ends well gives its partitions back at once.
-    let last = worker(&url, lease);
+    let last = worker(&url, CALM);
     until("the last one has all", || last.stats().partitions == 64);
 }
 
@@ -469,7 +468,7 @@ fn a_worker_whose_clock_is_an_hour_wrong_makes_nothing_early_or_late() {
 fn a_restart_of_the_database_and_cut_connections_lose_nothing() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(2));
+    let timer = worker(&url, CALM);
     let mut scheduled = HashSet::new();
     let mut came = HashSet::new();
     for round in 0..6 {
@@ -702,7 +701,8 @@ fn stopped_child() {
         }
         now()
     };
-    let store = PostgresStore::connect(&url).unwrap().lease(LEASE);
+    // What nobody asks for during a lease is given back.
+    let store = PostgresStore::connect(&url).unwrap().lease(CALM);
     let timer = received(DurableTimer::builder().clock(clock).open_store(store).unwrap());
     until("it owns all", || timer.stats().partitions == 64);
     println!("\n@owns");
@@ -776,4 +776,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 const LONG: Duration = Duration::from_secs(120);
 
 const LEASE: Duration = Duration::from_secs(1);
+/// Where nobody waits for its end: a call has a third of it.
+const CALM: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(2);

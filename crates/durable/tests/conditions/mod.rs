@@ -127,11 +127,11 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
                     ))
                     .unwrap();
                 let timer =
-                    worker(&url.replace("tickwheel@", &format!("{role}@")), Duration::from_secs(2));
+                    worker(&url.replace("tickwheel@", &format!("{role}@")), Duration::from_secs(6));
                 until("it owns all", || timer.stats().partitions == 64);
                 let before = schedule(&timer, "before", 100);
                 owner.batch_execute(&begin).unwrap();
-                thread::sleep(Duration::from_secs(3));
+                thread::sleep(Duration::from_secs(7));
                 let during = timer.schedule("during", now() + HOUR, b"").unwrap().wait();
                 println!("{begin}: {:?}", during.as_ref().map_err(ToString::to_string));
                 assert!(begin.contains("tickwheel_worker") || during.is_err(), "{begin}");
@@ -155,7 +155,7 @@ fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
                 let server = &server;
                 scope.spawn(move || {
                     let url = server.database();
-                    let timers = [(); 2].map(|()| worker(&url, Duration::from_secs(2)));
+                    let timers = [(); 2].map(|()| worker(&url, Duration::from_secs(6)));
                     let all = timers.each_ref();
                     take_all(&all, schedule(&timers[0], "first", 100));
                     let mut names = schedule(&timers[1], "before", 100);
@@ -164,7 +164,7 @@ fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
                     lunch
                         .batch_execute(&format!("lock table tickwheel_{table} in {mode} mode"))
                         .unwrap();
-                    thread::sleep(Duration::from_secs(3));
+                    thread::sleep(Duration::from_secs(7));
                     let during = timers[0].schedule("during", now(), b"").unwrap().wait();
                     println!("{table} {mode}: {:?}", during.as_ref().map_err(ToString::to_string));
                     lunch.rollback().unwrap();
@@ -230,7 +230,13 @@ fn a_thousand_open_transactions_hold_up_no_look() {
     }
     timer.close().unwrap();
     let log = std::fs::read_to_string(server.data().with_file_name("log")).unwrap();
-    assert!(!log.contains("due to statement timeout"), "{log}");
+    // An ack has less time than a look, and is tried again.
+    let mut cancelled = log.split("due to statement timeout").skip(1);
+    let looks = ["select -1,", "select partition, deadline,"];
+    let is_look = |rest: &str| {
+        rest.lines().nth(1).is_some_and(|it| looks.iter().any(|look| it.contains(look)))
+    };
+    assert!(!cancelled.any(is_look), "{log}");
     for n in 0..1_000 {
         sql.batch_execute(&format!("rollback prepared '{n}'")).unwrap();
     }
@@ -365,7 +371,7 @@ fn a_worker_that_is_killed_while_it_waits_for_a_standby_is_succeeded_when_there_
         }
         count(&mut sql, "tickwheel_due") == 0
     });
-    assert_eq!(count(&mut sql, waiting), 0);
+    until("none waits", || count(&mut sql, waiting) == 0);
     timer.close().unwrap();
 }
 
@@ -380,7 +386,8 @@ fn wait_for_standby(url: &str, name: &str) {
         shown.get::<_, &str>(0) == name
     });
     if name.is_empty() {
-        return;
+        // This waits until the checkpointer has read it, too.
+        return sql.batch_execute("select pg_logical_emit_message(true, '', '')").unwrap();
     }
     // Who commits asks what the checkpointer has told, which may read the setting later.
     let pid: i32 = sql.query_one("select pg_backend_pid()", &[]).unwrap().get(0);
@@ -424,7 +431,7 @@ const SETTINGS: [&str; 36] = [
     "extra_float_digits = -15",
     "from_collapse_limit = 1",
     "idle_in_transaction_session_timeout = '50ms'",
-    "idle_session_timeout = '1s'",
+    "idle_session_timeout = '1min'",
     "intervalstyle = sql_standard",
     "join_collapse_limit = 1",
     "lock_timeout = '1ms'",

@@ -91,7 +91,7 @@ fn databases_are_joined_balanced_and_emptied_by_the_command_while_workers_run() 
     };
     assert_eq!((count("due"), count("dead")), (500, 300));
     for worker in workers {
-        worker.close().unwrap();
+        drop(worker.close());
     }
 }
 

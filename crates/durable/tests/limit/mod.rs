@@ -38,7 +38,7 @@ fn consumers_of_all_workers_get_no_more_together_while_workers_come_and_go() {
         // A test that fails ends its threads too.
         let over = Over(&is_over);
         let first = worker(&url, LEASE * 2);
-        first.limit_rate(Some(limit)).unwrap();
+        until("it is limited", || first.limit_rate(Some(limit)).is_ok());
         client(&url)
             .batch_execute(&format!(
                 "select tickwheel_schedule('a' || n, now(), '') from generate_series(1, {COUNT}) n"
@@ -77,7 +77,7 @@ fn a_limit_below_the_number_of_workers_leaves_no_timeout_with_one_that_may_take_
     let url = server.tables();
     let workers = [worker(&url, LEASE), worker(&url, LEASE)];
     let limit = RateLimit { timeouts: 1, per: Duration::from_millis(10) };
-    workers[0].limit_rate(Some(limit)).unwrap();
+    until("it is limited", || workers[0].limit_rate(Some(limit)).is_ok());
     let shares = || workers.each_ref().map(|worker| worker.stats().partitions);
     // A worker on which nobody receives wants none.
     let take = || workers.iter().find_map(|worker| worker.recv_timeout(SOON).unwrap());
@@ -95,7 +95,7 @@ fn a_limit_below_the_number_of_workers_leaves_no_timeout_with_one_that_may_take_
         });
         left == 0
     });
-    workers[1].limit_rate(None).unwrap();
+    until("it is limited no more", || workers[1].limit_rate(None).is_ok());
     until("they share again", || take().is_none() && shares() == [32, 32]);
     workers.into_iter().for_each(|worker| drop(worker.close()));
 }

@@ -16,7 +16,7 @@ use tickwheel_durable::{DurableTimer, PostgresStore, RedbStore, move_all};
 use crate::live::Proxy;
 use crate::page::Page;
 use crate::server::{Server, client};
-use crate::{HOUR, LEASE, now, take, until, worker};
+use crate::{CALM as LEASE, HOUR, now, take, until, worker};
 
 /// Runs the command, and returns its exit code, its output and its errors.
 fn run(words: &[&str]) -> (i32, String, String) {
@@ -265,6 +265,8 @@ fn a_move_that_is_killed_again_and_again_loses_nothing() {
     let all = listed(file);
     let mut client = client(&url);
     let over = |client: &mut Client| {
+        let asks = "select from pg_stat_activity where application_name = 'tickwheel-durable'";
+        until("its server process is gone", || client.query(asks, &[]).unwrap().is_empty());
         // As if the leases of the one before had run out.
         let _ = client.batch_execute("delete from tickwheel_worker");
     };

@@ -127,7 +127,7 @@ fn a_timer_that_closes_ends_whatever_a_trigger_takes_and_says_how_many_come_agai
     let url = server.database();
     let mut sql = client(&url);
     for closes in [true, false] {
-        let (timer, _) = told_worker(&url, Duration::from_secs(2));
+        let (timer, _) = told_worker(&url, Duration::from_secs(6));
         schedule(&timer, &format!("stuck {closes}"), 300);
         let held: Vec<Due> = (0..300).map(|_| take(&timer)).collect();
         let slow = "create function slow() returns trigger language plpgsql as
@@ -241,7 +241,7 @@ fn a_deadline_that_is_updated_in_the_table_is_seen_at_once() {
 fn a_lease_that_somebody_has_locked_is_renewed_by_another_row() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(2));
+    let timer = worker(&url, Duration::from_secs(6));
     until("it owns all", || timer.stats().partitions == 64);
     let mut other = client(&url);
     let epochs = "select sum(epoch)::bigint from tickwheel_partition";
@@ -253,7 +253,7 @@ fn a_lease_that_somebody_has_locked_is_renewed_by_another_row() {
     let mut lunch = other.transaction().unwrap();
     lunch.execute("select from tickwheel_worker for update", &[]).unwrap();
     // Longer than the lease.
-    for round in 0..6 {
+    for round in 0..14 {
         take_all(&[&timer], schedule(&timer, &format!("{round}"), 20));
         std::thread::sleep(Duration::from_millis(500));
     }

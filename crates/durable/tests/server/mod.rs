@@ -6,7 +6,10 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tempfile::TempDir;
@@ -32,9 +35,15 @@ impl Server {
             println!("skipped: PostgreSQL is not installed (apt-get install postgresql)");
             return None;
         };
-        let server = Self::new(programs);
+        let mut server = Self::new(programs);
         server.make();
-        server.go();
+        // Another test may have taken its port meanwhile.
+        let mut tries = 0;
+        while !server.goes() {
+            tries += 1;
+            assert!(tries < 5, "it does not start");
+            server.port = free_port();
+        }
         Some(server)
     }
 
@@ -64,7 +73,7 @@ impl Server {
         if let Some((user, group)) = user {
             chown(folder.path(), Some(user), Some(group)).unwrap();
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         Self { folder, programs, port, user, databases: AtomicU32::new(0) }
     }
 
@@ -73,10 +82,24 @@ impl Server {
         let standby = Self::new(self.programs.clone());
         let url = self.url("postgres");
         standby.run("pg_basebackup", &["-R", "-c", "fast", "--no-sync", "-d", &url]);
+        let (mut sql, mut other) = (client(&url), client(&url));
+        sql.batch_execute("alter system set synchronous_standby_names = '*'").unwrap();
+        sql.batch_execute("select pg_reload_conf()").unwrap();
+        // A commit waits once the checkpointer has read that, and until the standby receives.
+        let waits = Arc::new(AtomicBool::new(false));
+        let is_seen = waits.clone();
+        let commits = thread::spawn(move || {
+            while !is_seen.load(Ordering::SeqCst) {
+                sql.batch_execute("select pg_logical_emit_message(true, '', '')").unwrap();
+            }
+        });
+        let waiting = "select from pg_stat_activity where wait_event = 'SyncRep'";
+        while other.query(waiting, &[]).unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        waits.store(true, Ordering::SeqCst);
         standby.go();
-        let settings = "alter system set synchronous_standby_names = '*'";
-        client(&url).batch_execute(settings).unwrap();
-        client(&url).batch_execute("select pg_reload_conf()").unwrap();
+        commits.join().unwrap();
         standby
     }
 
@@ -96,17 +119,25 @@ impl Server {
     }
 
     fn run(&self, program: &str, words: &[&str]) {
+        assert!(self.runs(program, words), "{program} {words:?}");
+    }
+
+    /// Runs a program of PostgreSQL, and returns whether it did what it was to.
+    fn runs(&self, program: &str, words: &[&str]) -> bool {
         let mut command = Command::new(self.programs.join(program));
         command.arg("-D").arg(self.data()).args(words).current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
         }
-        let status = command.status().unwrap();
-        assert!(status.success(), "{program} {words:?}: {status}");
+        command.status().unwrap().success()
     }
 
     pub(crate) fn go(&self) {
+        assert!(self.goes(), "it does not start");
+    }
+
+    fn goes(&self) -> bool {
         let settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync={} \
              -c max_connections=200 -c max_prepared_transactions=1000",
@@ -115,7 +146,7 @@ impl Server {
             std::env::var("TICKWHEEL_DURABLE_FSYNC").unwrap_or_else(|_| "off".to_owned()),
         );
         let log = self.folder.path().join("log").display().to_string();
-        self.run("pg_ctl", &["start", "-w", "-l", &log, "-o", &settings]);
+        self.runs("pg_ctl", &["start", "-w", "-l", &log, "-o", &settings])
     }
 
     pub(crate) fn stop(&self, mode: &str) {
@@ -166,6 +197,10 @@ impl Drop for Server {
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-Rp").arg(from).arg(to).status().unwrap();
     assert!(status.success(), "cp {from:?} {to:?}: {status}");
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn client(url: &str) -> Client {
