@@ -1,4 +1,4 @@
-//! Threads, jobs and tasks that call whole timers at random, on a clock that they move themselves.
+//! Threads, jobs and tasks that call whole timers at random, on clocks that they move themselves.
 //!
 //! A seed decides what they do and which of them goes on at each lock, atomic and wait: each run of
 //! a seed is like the other. Nothing is early, what is due has fired when the clock has moved, each
@@ -21,10 +21,11 @@ use shuttle::sync::{Condvar, Mutex, mpsc};
 use shuttle::thread::{self, JoinHandle};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread_local};
 use simulated::{
-    DelayKey, DelayReceiver, DelaySender, Driver, ExpiringMap, ManualClock, MissedTick, Next, Run,
-    ScheduleError, ScheduleErrorKind, Sleep, Status, StopError, Timeout, Timer, delay_channel,
+    Clock, DelayKey, DelayReceiver, DelaySender, Driver, ExpiringMap, ManualClock, MissedTick,
+    Next, Run, ScheduleError, ScheduleErrorKind, Sleep, Status, StopError, Timeout, Timer,
+    delay_channel,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::mem::take;
@@ -35,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use zoo::clocks::OddClock;
 use zoo::executors::{BoxedTask, Fate as Does, executor};
 use zoo::values::{Herd, Odd};
 use zoo::wakers::{Habits, Task as Awaits, does};
@@ -90,6 +92,8 @@ struct Seeds {
     /// Which of them goes on.
     order: Rng,
     manner: Manner,
+    /// Who is parked goes on now and then without being told: it may, and hides a lost wake-up.
+    is_spurious: bool,
 }
 
 /// How threads take turns: races of two steps show where threads change often, and those of many
@@ -105,7 +109,7 @@ enum Manner {
 impl Seeds {
     fn new(next: std::ops::Range<u64>, seed: Arc<AtomicU64>) -> Self {
         let [draws, order] = [0, 0].map(Rng::with_seed);
-        Self { next, seed, draws, order, manner: Manner::GoesOn(0) }
+        Self { next, seed, draws, order, manner: Manner::GoesOn(0), is_spurious: false }
     }
 }
 
@@ -119,6 +123,7 @@ impl Scheduler for Seeds {
             3 => Manner::Ranks(Vec::new()),
             often => Manner::GoesOn([0, 48, 62][often as usize]),
         };
+        self.is_spurious = self.order.u64(..4) == 0;
         Some(Schedule::new(seed))
     }
 
@@ -128,15 +133,17 @@ impl Scheduler for Seeds {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
+        let is_spurious = self.is_spurious;
+        let mut tasks = tasks.iter().filter(|task| is_spurious || task.runnable());
         let gives_way = is_yielding || self.order.u64(..64) == 0;
         let chosen = match &mut self.manner {
             Manner::GoesOn(often) => {
                 let goes_on = !is_yielding && self.order.u64(..64) < *often;
-                let current = tasks.iter().find(|task| goes_on && Some(task.id()) == current);
-                current.unwrap_or_else(|| &tasks[self.order.usize(..tasks.len())])
+                let current = tasks.clone().find(|task| goes_on && Some(task.id()) == current);
+                current.or_else(|| tasks.nth(self.order.usize(..tasks.clone().count())))?
             }
             Manner::Ranks(ranks) => {
-                let most = tasks.iter().map(|task| usize::from(task.id())).max()?;
+                let most = tasks.clone().map(|task| usize::from(task.id())).max()?;
                 while ranks.len() <= most {
                     ranks.push(self.order.i64(1..));
                 }
@@ -144,7 +151,7 @@ impl Scheduler for Seeds {
                     ranks[usize::from(current)] =
                         ranks.iter().fold(0, |low, &rank| low.min(rank)) - 1;
                 }
-                tasks.iter().max_by_key(|task| ranks[usize::from(task.id())])?
+                tasks.max_by_key(|task| ranks[usize::from(task.id())])?
             }
         };
         Some(chosen.id())
@@ -170,22 +177,30 @@ impl Counts {
     }
 }
 
-/// A few timers on one clock, and the calls that threads, jobs and tasks make to them.
+/// A few timers, and the calls that threads, jobs and tasks make to them.
 struct World {
-    clock: ManualClock,
     timers: Vec<Timed>,
-    map: ExpiringMap<u64, Value>,
-    sender: DelaySender<Value>,
+    /// A call may take the last of these.
+    map: Mutex<Option<ExpiringMap<u64, Value>>>,
+    sender: Mutex<Option<DelaySender<Value>>>,
+    receiver: DelayReceiver<Value>,
+    /// Somebody awaits its values, also after the end.
+    is_awaited: bool,
     log: Arc<Log>,
 }
 
 struct Timed {
     timer: Timer,
+    /// Its own, or that of the first timer.
+    clock: ManualClock,
+    has_own_clock: bool,
+    /// The driver was dropped.
+    is_undriven: Arc<AtomicBool>,
     kind: Kind,
     has_limit: bool,
     /// A `stop` has returned.
     is_over: Arc<AtomicBool>,
-    /// Each waited when it was put here.
+    /// Each waited when it was put here, until then at the latest.
     sleeps: Mutex<Vec<(Sleep, Instant, Awaits)>>,
 }
 
@@ -299,6 +314,7 @@ impl Drop for Captured {
 }
 
 /// Makes a call now and then, where a value is dropped or a task is woken.
+#[derive(Clone)]
 struct Calls {
     world: Weak<World>,
     log: Arc<Log>,
@@ -306,6 +322,10 @@ struct Calls {
 
 impl Calls {
     fn call(&self) {
+        if let Some(is_undriven) = STOPS.with(|stops| stops.borrow().clone()) {
+            return self.log.ends.wait_until(|| is_undriven.load(Relaxed));
+        }
+        parks();
         if HAS_UNFIRED.with(Cell::get) || draw(4) > 0 {
             return thread::yield_now();
         }
@@ -322,6 +342,15 @@ thread_local! {
     /// This thread drops what came back from a `stop`. If another timer's executor put a task
     /// there, who waits for that task here waits for itself, and no timer knows.
     static HAS_UNFIRED: Cell<bool> = Cell::new(false);
+
+    /// This thread stops a timer, whose wakers need the thread that drives it.
+    static STOPS: RefCell<Option<Arc<AtomicBool>>> = RefCell::new(None);
+}
+
+/// Parks as code does that waits for a message, and takes what was to unpark this thread.
+fn parks() {
+    thread::current().unpark();
+    thread::park();
 }
 
 /// A value of the channel or the map.
@@ -329,6 +358,13 @@ thread_local! {
 struct Value {
     earliest: Instant,
     _counted: Odd,
+    calls: Calls,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.calls.call();
+    }
 }
 
 /// Who makes a call.
@@ -343,7 +379,6 @@ enum Caller {
 
 /// Runs one world to its end.
 fn world(counts: &Arc<Counts>) {
-    let clock = ManualClock::new();
     let log = Arc::new(Log {
         counts: Arc::clone(counts),
         timeouts: Default::default(),
@@ -356,22 +391,30 @@ fn world(counts: &Arc<Counts>) {
     });
     let (jobs, queue) = mpsc::channel::<BoxedTask>();
     let pool = thread::spawn(move || queue.iter().for_each(|job| job()));
-    let (timers, threads) = build(&clock, &jobs);
+    let (timers, threads) = build(&jobs, &log);
     let expired = Arc::clone(counts);
-    let map = ExpiringMap::builder()
-        .shards(1 + draw(2) as usize)
-        .on_expired(move |_| expired.add("values expired"))
-        .build(&timers[0].timer);
+    let mut map = ExpiringMap::builder().shards(1 + draw(2) as usize);
+    // Else the worker drops them.
+    if draw(2) == 0 {
+        map = map.on_expired(move |_| expired.add("values expired"));
+    }
+    let map = map.build(&timers[0].timer);
     let (sender, receiver) = delay_channel(&timers[0].timer);
-    let consumer = thread::spawn({
-        let (clock, counts) = (clock.clone(), Arc::clone(counts));
-        move || consume(&clock, receiver, &counts)
+    let awaits: Vec<_> = (0..1 + draw(2)).map(|_| draw(2) == 0).collect();
+    let is_awaited = awaits.contains(&true);
+    let consumers = awaits.into_iter().map(|awaits| {
+        let (clock, counts) = (timers[0].clock.clone(), Arc::clone(counts));
+        let receiver = receiver.clone();
+        thread::spawn(move || consume(&clock, receiver, awaits, &counts))
     });
+    let mut consumers: Vec<_> = consumers.collect();
     // A timer knows the threads of its executor by the tasks that they have run.
     for (number, timed) in timers.iter().enumerate().filter(|(_, timed)| timed.kind == Kind::Pool) {
         timed.run_now(number, &log);
     }
-    let world = Arc::new(World { clock, timers, map, sender, log: Arc::clone(&log) });
+    let (map, sender) = (Mutex::new(Some(map)), Mutex::new(Some(sender)));
+    let log_of_world = Arc::clone(&log);
+    let world = Arc::new(World { timers, map, sender, receiver, is_awaited, log: log_of_world });
     let callers: Vec<_> = (0..1 + draw(3))
         .map(|_| {
             let world = Arc::clone(&world);
@@ -409,7 +452,8 @@ fn world(counts: &Arc<Counts>) {
     }
     drop(world);
     drop(jobs);
-    join(vec![pool, consumer]);
+    consumers.push(pool);
+    join(consumers);
     join(threads);
     log.finish_begun();
     log.check_ends(stops);
@@ -430,11 +474,20 @@ fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-fn build(clock: &ManualClock, jobs: &mpsc::Sender<BoxedTask>) -> (Vec<Timed>, Vec<JoinHandle<()>>) {
+fn build(jobs: &mpsc::Sender<BoxedTask>, log: &Arc<Log>) -> (Vec<Timed>, Vec<JoinHandle<()>>) {
     let (mut timers, mut threads) = (Vec::<Timed>::new(), Vec::new());
     for number in 0..1 + draw(3) {
         let kind = Kind::ALL[draw(if number == 0 { 6 } else { 7 }) as usize];
-        let mut builder = Timer::builder().clock(clock.clone()).shards(1 + draw(2) as usize);
+        let has_own_clock = number == 0 || draw(4) == 0;
+        let clock = if has_own_clock { ManualClock::new() } else { timers[0].clock.clone() };
+        let (tells, follows) = (clock.clone(), clock.clone());
+        let odd = OddClock::new(move || tells.now())
+            .waiting(|_| {
+                parks();
+                None
+            })
+            .following(move |timer| follows.follow(timer));
+        let mut builder = Timer::builder().clock(odd).shards(1 + draw(2) as usize);
         if draw(4) == 0 {
             builder = builder.mode("hashed:8".parse().expect("a mode"));
         }
@@ -468,16 +521,31 @@ fn build(clock: &ManualClock, jobs: &mpsc::Sender<BoxedTask>) -> (Vec<Timed>, Ve
                 builder.executor(executor(leaves, nests))
             }
         };
+        let is_undriven = Arc::<AtomicBool>::default();
         let timer = if kind == Kind::Driven {
             let (timer, driver) = builder.build_driven().expect("in range");
-            let clock = clock.clone();
-            threads.push(thread::spawn(move || drive(driver, &clock)));
+            // What it drops does not come back from a `stop`, which is looked at for the others.
+            let goes = number == 0 && draw(4) == 0;
+            let (clock, over) = (clock.clone(), Over(Arc::clone(&is_undriven), Arc::clone(log)));
+            threads.push(thread::spawn(move || {
+                drive(driver, &clock, goes);
+                drop(over);
+            }));
             timer
         } else {
             builder.build().expect("in range")
         };
         let (is_over, sleeps) = (Arc::default(), Mutex::default());
-        timers.push(Timed { timer, kind, has_limit, is_over, sleeps });
+        timers.push(Timed {
+            timer,
+            clock,
+            has_own_clock,
+            is_undriven,
+            kind,
+            has_limit,
+            is_over,
+            sleeps,
+        });
     }
     (timers, threads)
 }
@@ -502,18 +570,19 @@ fn refused<F>(error: ScheduleError<F>) -> ScheduleErrorKind {
     kind
 }
 
-/// Turns a driver until its timer is stopped.
-fn drive(mut driver: Driver, clock: &ManualClock) {
-    if draw(2) == 0 {
+/// Turns a driver until its timer is stopped, or drops it before.
+fn drive(mut driver: Driver, clock: &ManualClock, goes: bool) {
+    if !goes && draw(2) == 0 {
         return block_on(driver.run(|_| pending::<()>()));
     }
     let told = Arc::new((Mutex::new(false), Condvar::new()));
     let tells = Arc::clone(&told);
     driver.on_wake(move |_| {
+        parks();
         *tells.0.lock().unwrap() = true;
         tells.1.notify_all();
     });
-    while !driver.is_stopped() {
+    while !(driver.is_stopped() || goes && draw(8) == 0) {
         if driver.turn().is_some_and(|next| next <= clock.now()) {
             continue;
         }
@@ -525,10 +594,10 @@ fn drive(mut driver: Driver, clock: &ManualClock) {
     }
 }
 
-/// Blocks for each value of the channel.
-fn consume(clock: &ManualClock, mut receiver: DelayReceiver<Value>, counts: &Counts) {
+/// Blocks for each value of the channel, or awaits it.
+fn consume(clock: &ManualClock, mut receiver: DelayReceiver<Value>, awaits: bool, counts: &Counts) {
     loop {
-        match receiver.recv() {
+        match if awaits { Some(block_on(receiver.next_due())) } else { receiver.recv() } {
             Some(Ok(due)) => {
                 counts.add("values received");
                 assert!(due.value.earliest <= clock.now(), "a value is early");
@@ -564,7 +633,7 @@ impl World {
             }
             (59..65, Some((timeout, fate))) => {
                 fate.moved.store(true, Relaxed);
-                let until = self.clock.now() + delay;
+                let until = self.timers[fate.timer].clock.now() + delay;
                 {
                     let mut earliest = fate.earliest.lock().unwrap();
                     *earliest = until.min(*earliest);
@@ -589,7 +658,7 @@ impl World {
                     }
                 }
             }
-            (82..90, _) => self.advance(delay, caller == Caller::Thread),
+            (82..90, _) => self.advance(timer, delay, caller == Caller::Thread),
             (90, _) => assert!(!self.timers[timer].has_limit || on.pending() <= LIMIT),
             (91, _) => drop(on.next_deadline()),
             (92, _) => drop(on.stats()),
@@ -606,12 +675,12 @@ impl World {
             Caller::Task(depth) => depth - 1,
             _ => 2,
         };
-        let Timed { timer: on, kind, is_over, has_limit, .. } = &self.timers[timer];
+        let Timed { timer: on, clock, kind, is_over, has_limit, .. } = &self.timers[timer];
         let repeats = draw(4) == 0;
         let fate = Arc::new(Fate {
             timer,
             repeats,
-            earliest: std::sync::Mutex::new(self.clock.now() + delay),
+            earliest: std::sync::Mutex::new(clock.now() + delay),
             moved: AtomicBool::default(),
             cancelled: AtomicBool::default(),
             runs: AtomicBool::default(),
@@ -620,7 +689,7 @@ impl World {
         });
         let captured = Captured(Arc::clone(&fate), self.calls());
         let (on_worker, is_over) = (kind.on_worker(), Arc::clone(is_over));
-        let clock = self.clock.clone();
+        let clock = clock.clone();
         let run = move || {
             let Captured(fate, Calls { world, log }) = &captured;
             let now = clock.now();
@@ -675,8 +744,8 @@ impl World {
 
     /// Sleeps once more, or looks whether a sleep is over, moves it or drops it.
     fn sleep(self: &Arc<Self>, timer: usize, delay: Duration) {
-        let Timed { timer: on, sleeps, .. } = &self.timers[timer];
-        let until = self.clock.now() + delay;
+        let Timed { timer: on, clock, sleeps, .. } = &self.timers[timer];
+        let until = clock.now() + delay;
         let last = if draw(2) == 0 { sleeps.lock().unwrap().pop() } else { None };
         let mut sleep = match last {
             Some((sleep, ..)) if draw(2) == 0 => return drop(sleep),
@@ -688,20 +757,26 @@ impl World {
         };
         let task = self.awaits();
         match Pin::new(&mut sleep).poll(&mut Context::from_waker(&task.waker())) {
-            Poll::Pending => sleeps.lock().unwrap().push((sleep, until, task)),
+            Poll::Pending => {
+                // The clock may have moved since the sleep began.
+                let latest = clock.now() + delay;
+                sleeps.lock().unwrap().push((sleep, latest, task));
+            }
             Poll::Ready(Ok(())) => {
                 self.log.counts.add("sleeps");
-                assert!(until <= self.clock.now(), "a sleep is short");
+                assert!(until <= clock.now(), "a sleep is short");
             }
             Poll::Ready(Err(_)) => self.log.counts.add("sleeps that failed"),
         }
     }
 
-    fn value(&self, delay: Duration) -> Value {
-        Value { earliest: self.clock.now() + delay, _counted: self.log.values.make(0) }
+    fn value(self: &Arc<Self>, delay: Duration) -> Value {
+        let earliest = self.timers[0].clock.now() + delay;
+        Value { earliest, _counted: self.log.values.make(0), calls: self.calls() }
     }
 
-    fn send(&self, delay: Duration) {
+    fn send(self: &Arc<Self>, delay: Duration) {
+        let sender = some(&self.sender);
         let mut keys = self.log.keys.lock().unwrap();
         let key = match keys.len() as u64 {
             0 => None,
@@ -710,11 +785,15 @@ impl World {
         };
         drop(keys);
         match key {
-            Some(key) => drop(self.sender.remove(key)),
+            Some(key) => drop(sender.map(|sender| sender.remove(key))),
             None => {
                 let value = self.value(delay);
                 let is_over = self.timers[0].is_over.load(Relaxed);
-                if let Ok(key) = self.sender.insert(value, delay) {
+                let sent = match sender {
+                    Some(sender) => sender.insert(value, delay),
+                    None => self.receiver.insert(value, delay),
+                };
+                if let Ok(key) = sent {
                     assert!(!is_over, "nothing is taken after a stop");
                     self.log.keys.lock().unwrap().push(key);
                 }
@@ -722,8 +801,8 @@ impl World {
         }
     }
 
-    fn use_map(&self, delay: Duration) {
-        let (key, map) = (draw(2), &self.map);
+    fn use_map(self: &Arc<Self>, delay: Duration) {
+        let (key, Some(map)) = (draw(2), some(&self.map)) else { return };
         match draw(6) {
             0 => drop(map.remove(&key)),
             1 => drop(map.get(&key)),
@@ -736,23 +815,29 @@ impl World {
         }
     }
 
-    /// Moves the clock. Outside of tasks, what was due by then has fired.
-    fn advance(&self, duration: Duration, is_outside: bool) {
-        let known = self.log.known();
-        let until = self.clock.now() + duration;
+    /// Returns the timer whose clock another goes by.
+    fn clock_of(&self, timer: usize) -> usize {
+        if self.timers[timer].has_own_clock { timer } else { 0 }
+    }
+
+    /// Moves a clock. Outside of tasks, what was due by then has fired.
+    fn advance(&self, timer: usize, duration: Duration, is_outside: bool) {
+        let (known, clock) = (self.log.known(), &self.timers[timer].clock);
+        let until = clock.now() + duration;
         if draw(2) == 0 {
-            self.clock.advance(duration)
+            clock.advance(duration)
         } else {
-            self.clock.jump(duration)
+            clock.jump(duration)
         }
         for (timeout, fate) in known.iter().filter(|_| is_outside) {
-            let Timed { timer, kind, .. } = &self.timers[fate.timer];
-            if fate.repeats || fate.moved.load(Relaxed) || *kind == Kind::Driven {
+            let Timed { timer: on, kind, .. } = &self.timers[fate.timer];
+            let is_other = self.clock_of(fate.timer) != self.clock_of(timer);
+            if is_other || fate.repeats || fate.moved.load(Relaxed) || *kind == Kind::Driven {
                 continue;
             }
             let is_due = timeout.deadline().is_some_and(|deadline| deadline <= until);
             let is_late = is_due && timeout.status() == Status::Pending;
-            assert!(!is_late || timer.is_stopped(), "it is late");
+            assert!(!is_late || on.is_stopped(), "it is late");
         }
     }
 
@@ -765,7 +850,7 @@ impl World {
             !is_endless && !is_over
         };
         for round in 0.. {
-            self.clock.advance(WHILE);
+            self.pass();
             let known = self.log.known();
             // One that has ended may have scheduled another meanwhile.
             if !known.iter().any(is_left) && known.len() == self.log.known().len() {
@@ -775,15 +860,25 @@ impl World {
             thread::yield_now();
         }
         // The last of them may have begun to sleep. Those without an end may still do so.
-        self.clock.advance(WHILE);
-        let now = self.clock.now();
+        self.pass();
         for timed in self.timers.iter().filter(|timed| timed.kind != Kind::Driven) {
+            let now = timed.clock.now();
             for (_, until, task) in &*timed.sleeps.lock().unwrap() {
                 assert!(task.is_woken() || now <= *until, "a sleep was not woken");
             }
         }
         // Channel and map wait on the first, and what comes to no end may call any.
         if self.timers.iter().all(|timed| timed.kind != Kind::Nests) {
+            let (first, is_open) = (&self.timers[0], self.sender.lock().unwrap().is_some());
+            let is_taken = || self.receiver.is_empty() || first.timer.is_stopped();
+            for round in 0.. {
+                if first.has_limit || !(self.is_awaited || is_open) || is_taken() {
+                    break;
+                }
+                assert!(round < 1_000, "a value is not received");
+                self.pass();
+                thread::yield_now();
+            }
             let timers = self.timers.iter().enumerate().skip(1);
             for (number, timed) in timers.filter(|(_, timed)| timed.has_limit) {
                 let (mut taken, mut rounds) = (0, 0);
@@ -801,11 +896,22 @@ impl World {
         }
     }
 
+    fn pass(&self) {
+        for timed in self.timers.iter().filter(|timed| timed.has_own_clock) {
+            timed.clock.advance(WHILE);
+        }
+    }
+
     /// Stops a timer, if this thread may, and looks whether it is as the page says.
     fn stop(&self, timer: usize) {
-        let (Timed { timer: on, kind, is_over, sleeps, .. }, log) =
+        let (Timed { timer: on, kind, is_over, is_undriven, sleeps, .. }, log) =
             (&self.timers[timer], &self.log);
-        let Ok(unfired) = on.stop() else { return log.counts.add("not stopped") };
+        let needs_driver = *kind == Kind::Driven && draw(2) == 0;
+        let stops = needs_driver.then(|| Arc::clone(is_undriven));
+        let before = STOPS.with(|it| it.replace(stops));
+        let stopped = on.stop();
+        STOPS.with(|it| it.replace(before));
+        let Ok(unfired) = stopped else { return log.counts.add("not stopped") };
         log.counts.add("stopped");
         is_over.store(true, Relaxed);
         log.unfired[timer].fetch_add(unfired.len(), Relaxed);
@@ -855,6 +961,12 @@ impl Timed {
             log.stopped[number].fetch_add(is_stopped.into(), Relaxed);
         }
     }
+}
+
+/// Returns what calls share while it is there, and seldom the last of it.
+fn some<T: Clone>(shared: &Mutex<Option<T>>) -> Option<T> {
+    let mut shared = shared.lock().unwrap();
+    if draw(16) == 0 { shared.take() } else { shared.clone() }
 }
 
 /// Says that it was dropped.

@@ -2,12 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 
 use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Rate, Settled};
-use crate::store::{Act, Change, Changed, Limit, Outcome, Position, Row, Settlement, Store, Then};
+use crate::store::{
+    Act, Change, Changed, Limit, Outcome, Position, RateLimit, Row, Settlement, Store, Then,
+};
 use crate::{Error, MemoryStore};
 
 pub(super) struct World {
@@ -24,6 +27,8 @@ pub(super) struct World {
     next_ticket: u64,
     /// How the store fails: of 100 calls so many.
     failures: u32,
+    /// The store keeps a limit.
+    is_limited: bool,
     pub(super) puts_fail: bool,
     /// Whether consumers and callers go on while a call is under way.
     lively: bool,
@@ -79,6 +84,7 @@ impl World {
             asked: HashMap::new(),
             next_ticket: 0,
             failures: 0,
+            is_limited: false,
             puts_fail: false,
             lively: false,
             failed: 0,
@@ -117,10 +123,11 @@ impl World {
                     self.pass(time);
                 }
                 90..92 => {
-                    self.now.wall = match self.rng.u32(0..4) {
+                    self.now.wall = match self.rng.u32(0..5) {
                         0 => self.now.wall + self.rng.u64(0..10_000),
                         1 => self.now.wall.saturating_sub(self.rng.u64(0..10_000)),
                         2 => self.now.wall.saturating_sub(self.rng.u64(0..100)),
+                        3 => self.now.wall.saturating_sub(self.rng.u64(0..HOURS)),
                         _ => 1_000_000 + self.now.steady,
                     };
                     // The thread looks at the clock once a second; what a consumer takes before
@@ -141,6 +148,12 @@ impl World {
                     self.pause(pauses);
                 }
                 96 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
+                97 => {
+                    let (timeouts, per) = (self.rng.usize(1..6), self.rng.u64(1..600));
+                    let limit = RateLimit { timeouts, per: Duration::from_millis(per) };
+                    let limit = self.rng.bool().then_some(limit);
+                    self.limit_rate(limit);
+                }
                 _ => {
                     self.step();
                 }
@@ -159,6 +172,7 @@ impl World {
         self.failures = 0;
         self.lively = false;
         self.pause(false);
+        self.limit_rate(None);
         self.now.wall = self.now.wall.max(2_000_000);
         for _ in 0..10_000 {
             self.settle_down();
@@ -201,6 +215,12 @@ impl World {
     pub(super) fn pause(&mut self, pauses: bool) {
         self.store.pause(pauses).unwrap();
         self.keeper.pause(self.now, &mut self.outbox, pauses);
+    }
+
+    fn limit_rate(&mut self, limit: Option<RateLimit>) {
+        self.store.limit_rate(limit).unwrap();
+        self.keeper.limit_rate(self.now, limit);
+        self.is_limited = limit.is_some();
     }
 
     pub(super) fn put(&mut self, name: &str, deadline: u64) {
@@ -323,6 +343,7 @@ impl World {
             calls += 1;
             assert!(calls < 10_000, "the keeper asks without end: {:?}", self.keeper);
         }
+        assert!(self.outbox.taken.is_empty(), "the keeper leaves what was taken");
         self.check_nothing_due_is_left();
     }
 
@@ -506,6 +527,7 @@ impl World {
             || self.config.near_bytes <= keeper.bytes()
             || !keeper.load_pause.is_over(self.now.steady)
             || !keeper.lease_pause.is_over(self.now.steady)
+            || self.is_limited
             || self.has_its_rate()
             || self.store.is_paused().unwrap()
         {
@@ -540,6 +562,9 @@ fn all(store: &mut MemoryStore) -> Vec<Row> {
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
     store.list(&Position::start(), u64::MAX, limit).unwrap().rows
 }
+
+/// By so much a clock is set back that was wrong.
+const HOURS: u64 = 4 * 3_600_000;
 
 /// The most names; few, so that calls meet.
 const NAMES: u64 = 30;

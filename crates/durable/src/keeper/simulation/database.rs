@@ -13,7 +13,8 @@ use crate::store::limits;
 use crate::store::memory::Tables;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row, Start, share,
+    Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, RateLimit, Row, Start,
+    share,
 };
 
 /// A database: what `PostgresStore` does in one.
@@ -57,6 +58,8 @@ pub(super) struct Database {
     old_partitions: u64,
     /// The number of the newest row when a worker loaded last, and heard of it.
     seen: HashMap<u64, u64>,
+    /// How many consumers may take, until when.
+    pub(super) rate_limit: Option<(RateLimit, u64)>,
     /// How much of the past each worker reads at once.
     stretches: HashMap<u64, Stretch>,
     /// A call that is made before `heals_at` has no answer before this: a process hangs, or the
@@ -130,6 +133,7 @@ impl Database {
             dead_until: u64::MAX,
             seen: HashMap::new(),
             old_partitions: 0,
+            rate_limit: None,
             stretches: HashMap::new(),
             silent_until: 0,
             heals_at: 0,
@@ -294,6 +298,8 @@ impl Database {
             .collect();
         let others = self.workers.iter().filter(|(id, _)| **id != worker);
         let end = others.map(|(_, (until, _))| until - clock).min();
+        let limit = self.rate_limit.filter(|(_, until)| self.time < *until);
+        let rate_limit = limit.map(|(limit, _)| limit);
         Leases {
             held,
             share,
@@ -303,7 +309,7 @@ impl Database {
             others_end: end.map(Duration::from_millis),
             clock: Some(clock),
             is_paused: false,
-            rate_limit: None,
+            rate_limit,
             yielding: Vec::new(),
         }
     }
@@ -555,7 +561,8 @@ impl Database {
         let dead = self.dead.as_ref().map(|_| self.dead_until);
         let damaged = self.damaged.map(|(.., until)| until);
         let locked = self.locked_partition.map(|(_, until)| until);
-        let all = names.chain(slow).copied().chain(dead).chain(damaged).chain(locked);
+        let limit = self.rate_limit.map(|(_, until)| until);
+        let all = names.chain(slow).copied().chain(dead).chain(damaged).chain(locked).chain(limit);
         all.fold(self.heals_at, u64::max)
     }
 

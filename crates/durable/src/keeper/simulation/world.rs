@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -11,7 +12,7 @@ use crate::Error;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::CommitCall;
 use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
-use crate::store::{Change, Changed, Held, Outcome, Row, Then};
+use crate::store::{Change, Changed, Held, Outcome, RateLimit, Row, Then};
 
 /// A worker's keeper of one database.
 struct Seat {
@@ -67,6 +68,8 @@ pub(super) struct Simulation {
     /// By time, and those of one time in the order they were put.
     events: BTreeMap<(u64, u64), Event>,
     next: u64,
+    /// The last number of a worker, without what is random in it.
+    sequence: u64,
     /// By number: the seat's id and the epoch under which it was taken.
     taken: HashMap<(usize, u64), Vec<(u64, u64)>>,
     dead: HashSet<(usize, u64)>,
@@ -82,7 +85,7 @@ pub(super) struct Simulation {
     counted: HashSet<(usize, u64, u64, u64)>,
     /// What became a dead letter.
     buried: HashSet<(usize, u64)>,
-    lately_changed: HashMap<u64, Vec<Changed>>,
+    lately_changed: HashMap<(usize, u64), Vec<Changed>>,
 }
 
 impl Simulation {
@@ -109,6 +112,7 @@ impl Simulation {
             seats: Vec::new(),
             events: BTreeMap::new(),
             next: 0,
+            sequence: 0,
             taken: HashMap::new(),
             dead: HashSet::new(),
             expected: HashSet::new(),
@@ -135,7 +139,8 @@ impl Simulation {
     }
 
     fn seat(&mut self, worker: usize, database: usize) -> Seat {
-        self.next += 1;
+        self.sequence += 1;
+        let id = (self.sequence << 31) + self.rng.u64(0..1 << 31);
         let mut outbox = if worker < self.received { received() } else { Outbox::default() };
         outbox.listeners = match worker < self.received {
             true if self.most.is_some() && !self.quiet => self.rng.usize(1..20),
@@ -152,7 +157,7 @@ impl Simulation {
             outbox,
             worker,
             database,
-            id: self.next,
+            id,
             handed_out: 0,
             wakes_at: 0,
         }
@@ -161,7 +166,7 @@ impl Simulation {
     /// Lets another worker sit down, who knows nothing.
     fn sit_down(&mut self, seat: usize) {
         let Seat { worker, database, id, .. } = self.seats[seat];
-        self.lately_changed.remove(&id);
+        self.lately_changed.remove(&(seat, id));
         self.seats[seat] = self.seat(worker, database);
         self.wake(seat, 100);
     }
@@ -367,6 +372,7 @@ impl Simulation {
         let Seat { keeper, outbox, database, id, handed_out: before, .. } = &mut self.seats[seat];
         let (database, id) = (*database, *id);
         let call = keeper.poll(now, outbox);
+        assert!(keeper.is_closed() || outbox.taken.is_empty(), "it leaves what was taken");
         let handed_out = (keeper.counts.handed_out - *before) as usize;
         *before = keeper.counts.handed_out;
         let clock = self.time + self.databases[database].clock;
@@ -429,7 +435,7 @@ impl Simulation {
         let (answer, end) = match ended {
             Ok(end) if cut <= 1 => {
                 told.cuts += 1;
-                self.lately_changed.remove(&id);
+                self.lately_changed.remove(&(seat, id));
                 (answer.lose(Error::store("hear", "cut")), end + 50)
             }
             Ok(end) => (answer, end),
@@ -438,7 +444,7 @@ impl Simulation {
                 if let Answer::Commit(call, _) = &answer {
                     self.databases[database].leave_locks(call, end);
                 }
-                self.lately_changed.remove(&id);
+                self.lately_changed.remove(&(seat, id));
                 (answer.lose(Error::store("wait any longer", "no answer")), end)
             }
         };
@@ -486,7 +492,7 @@ impl Simulation {
                     self.expected.extend(row.iter().map(|row| (index, row.number)));
                     told.put += u64::from(row.is_some());
                 }
-                self.lately_changed.insert(id, changed);
+                self.lately_changed.insert((seat, id), changed);
                 (Answer::Commit(call, Ok(done)), took)
             }
         }
@@ -585,7 +591,7 @@ impl Simulation {
         if replies.is_empty() {
             return;
         }
-        let mut changed = self.lately_changed.remove(id).unwrap_or_default().into_iter();
+        let mut changed = self.lately_changed.remove(&(seat, *id)).unwrap_or_default().into_iter();
         for (name, reply) in replies {
             told.answered.insert(name, self.time);
             let Ok(found) = reply else { continue };
@@ -687,7 +693,7 @@ impl Simulation {
         let worker = self.rng.usize(0..self.size.workers);
         let database = self.rng.usize(0..self.databases.len());
         let until = self.time + self.rng.u64(0..self.size.lease * 3);
-        match self.rng.u32(0..10) {
+        match self.rng.u32(0..12) {
             // Somebody's transaction is left open, or somebody's trigger keeps it.
             0 => {
                 let name = format!("{}", self.rng.u32(0..3_000));
@@ -744,6 +750,13 @@ impl Simulation {
                 let place = self.rng.u32(0..self.size.partitions);
                 self.databases[database].locked_partition = Some((place, until));
             }
+            8 => {
+                let per = Duration::from_millis(self.rng.u64(1..600));
+                let limit = RateLimit { timeouts: self.rng.usize(1..100), per };
+                self.databases[database].rate_limit = Some((limit, until));
+            }
+            // It is restored from a backup, and workers outlive that.
+            9 | 10 => self.sequence = self.rng.u64(0..=self.sequence),
             _ => {}
         }
         if self.rng.bool() {
