@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     {
         let (mut client, mut reply) = (TcpStream::connect(address).await?, String::new());
         client.write_all(header.as_bytes()).await?;
-        // An error where the server was first, and what came later found it gone.
+        // An error, if the server had not read all when it closed the connection.
         let _ = client.read_to_string(&mut reply).await;
         println!("{} bytes in reply to {header:?}", reply.len());
     }
