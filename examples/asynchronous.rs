@@ -1,7 +1,7 @@
 //! An echo server under tokio that closes connections on which nothing comes for a while.
 //!
-//! Two clients: one that talks and goes, one that talks and falls silent. All timeouts are those of
-//! one timer, which does not know tokio, nor tokio it.
+//! Two clients: one that talks and goes, one that says nothing. All timeouts are those of one timer,
+//! which does not know tokio, nor tokio it.
 //!
 //!     cargo run --release --example asynchronous
 
@@ -32,28 +32,27 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         })
     };
 
-    let mut talks = TcpStream::connect(address).await?;
-    let mut falls_silent = TcpStream::connect(address).await?;
-    let mut answer = [0; 5];
-    falls_silent.write_all(b"hello").await?;
-    falls_silent.read_exact(&mut answer).await?;
-    let silent_since = Instant::now();
-
-    // In time each time, for longer than the other may be silent.
-    let mut heartbeat = timer.interval(IDLE / 5);
-    for _ in 0..8 {
-        heartbeat.tick().await?;
-        talks.write_all(b"hello").await?;
-        talks.read_exact(&mut answer).await?;
+    let (mut silent, since) = (TcpStream::connect(address).await?, Instant::now());
+    if let Err(error) = talk(&timer, TcpStream::connect(address).await?).await {
+        println!("it was silent too, on a busy machine: {error}");
     }
-    drop(talks);
 
-    // The server has closed it: this ends at once, and else after ten seconds, with an error.
-    let mut rest = Vec::new();
-    timer.timeout(Duration::from_secs(10), falls_silent.read_to_end(&mut rest)).await??;
-    println!("the silent one was closed within {:?} of its last word", silent_since.elapsed());
+    // The server has closed it: this ends at once.
+    assert_eq!(silent.read(&mut [0]).await?, 0);
+    println!("the silent one was closed within {:?}", since.elapsed());
 
     server.abort();
+    Ok(())
+}
+
+/// Talks for longer than another may be silent.
+async fn talk(timer: &Timer, mut stream: TcpStream) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut heartbeat, mut answer) = (timer.interval(IDLE / 5), [0; 5]);
+    for _ in 0..8 {
+        heartbeat.tick().await?;
+        stream.write_all(b"hello").await?;
+        stream.read_exact(&mut answer).await?;
+    }
     Ok(())
 }
 

@@ -20,7 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("the work failed: {}", work(&timer).unwrap_err());
     assert_eq!(timer.pending(), 1, "the alarm of the work is cancelled, and the lease is held");
-    std::thread::sleep(third * 5);
+    while RENEWALS.lock().unwrap().len() < 4 {
+        std::thread::sleep(third);
+    }
 
     // From here on no renewal runs: not even one that had begun.
     lease.cancel_and_wait()?;

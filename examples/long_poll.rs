@@ -10,37 +10,50 @@ use tickwheel::DelayMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let (requests, held) = mpsc::channel(1_000);
-    tokio::spawn(hold(held));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(tickwheel::timeout(PATIENCE, read(stream, requests.clone())));
-        }
-    });
+    let address = serve(Duration::from_millis(100)).await?;
     assert!(ask(address, "/wait/ann").await?.contains("304 Not Modified"));
-    let all = ["/wait/ann", "/wait/bob", "/wait/ann"].map(|path| tokio::spawn(ask(address, path)));
-    tickwheel::sleep(PATIENCE / 3).await?;
+
+    let address = serve(Duration::from_secs(60)).await?;
+    let paths = ["/wait/ann", "/wait/bob", "/wait/ann", "/wait/bob"];
+    let mut asks: JoinSet<_> = paths.into_iter().map(|path| ask(address, path)).collect();
+    // Of the two requests of each client, one is replaced by the other.
+    for _ in 0..2 {
+        println!("{:?}", asks.join_next().await.expect("four ask")??);
+    }
     assert!(ask(address, "/publish/rain").await?.contains("2 clients"));
-    for answer in all {
-        println!("{:?}", answer.await??); // to one of ann's, that it was replaced
+    for answer in asks.join_all().await {
+        println!("{:?}", answer?);
     }
     Ok(())
 }
 
+/// Starts a server that lets a client wait for as long as `patience`.
+async fn serve(patience: Duration) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr();
+    let (requests, held) = mpsc::channel(1_000);
+    tokio::spawn(hold(held, patience));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(tickwheel::timeout(READ, read(stream, requests.clone())));
+        }
+    });
+    address
+}
+
 /// Holds the requests that wait, each with its connection.
-async fn hold(mut requests: mpsc::Receiver<(String, TcpStream)>) {
+async fn hold(mut requests: mpsc::Receiver<(String, TcpStream)>, patience: Duration) {
     let mut waiting = DelayMap::<String, TcpStream>::new();
     loop {
         tokio::select! {
             Ok(due) = waiting.next_due() => answer(due.value, "304 Not Modified", ""),
             Some((path, stream)) = requests.recv() => match *path.split('/').collect::<Vec<_>>() {
                 ["", "wait", client] => {
-                    if let Some(replaced) = waiting.insert(client.to_owned(), stream, PATIENCE) {
+                    if let Some(replaced) = waiting.insert(client.to_owned(), stream, patience) {
                         answer(replaced, "409 Conflict", "you asked again");
                     }
                 }
@@ -77,4 +90,4 @@ async fn ask(address: SocketAddr, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-const PATIENCE: Duration = Duration::from_millis(300); // in earnest, 30 s
+const READ: Duration = Duration::from_secs(60);

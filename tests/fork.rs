@@ -87,6 +87,7 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
         let with = with.expect("it runs");
         begins.recv().expect("it begins");
         if executor {
+            begins.recv().expect("so does the other");
             // Otherwise the worker is inside the task, without a lock.
             rest();
         }

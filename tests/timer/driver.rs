@@ -726,11 +726,12 @@ fn queues_and_futures_work_on_a_driver_inside_a_runtime() {
             ticks.tick().await.expect("it runs");
         }
         let mut queue = DelayQueue::with_timer(&timer);
-        queue.insert("second", ms(4));
+        let second = queue.insert("second", ms(60_000));
         queue.insert("first", ms(2));
         for expected in ["first", "second"] {
             let due = queue.next().await.expect("two are there").expect("it runs");
             assert_eq!(due.value, expected);
+            queue.reset(second, ms(2));
         }
         drop(timer.stop());
         driven.await;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tickwheel::{Next, Run, Status, StopError, Timeout, Timer, TimerBuilder, Unfired};
 
 in_each_mode! {
@@ -299,10 +299,11 @@ fn the_last_task_of_a_turn_is_not_waited_for() {
     // More than a turn.
     let handles: Vec<_> = (0..200).map(|_| manual.idle(1)).collect();
     let (sender, receiver) = mpsc::channel();
+    let past = manual.clock.now();
     let task = move |_: &Run| {
         let mut latest = handles.iter().rev();
         let Some(last) = latest.find(|handle| handle.status() == Status::Fired).cloned() else {
-            return Next::At(Instant::now() - ms(1_000));
+            return Next::At(past);
         };
         let (returned, returns) = mpsc::channel();
         thread::spawn(move || returned.send(last.cancel_and_wait()));

@@ -13,7 +13,7 @@ use std::alloc::System;
 use std::fs::{File, read_dir, read_to_string};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, park, sleep};
 use std::time::{Duration, Instant};
 use systems::frame::{Frame, Kind, LONGEST_BODY};
@@ -27,6 +27,32 @@ use tokio::runtime::Runtime;
 #[global_allocator]
 static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
+/// One at a time, on one thread, which the harness neither starts nor ends meanwhile.
+#[test]
+fn systems_at_the_limits_of_their_process() {
+    macro_rules! in_turn {
+        ($($test:ident,)+) => {$({
+            println!("{}", stringify!($test));
+            let _limit = within_minutes();
+            $test();
+            sleep(Duration::from_millis(300)); // what it leaves to others ends
+        })+};
+    }
+    in_turn! {
+        // First, because it counts threads.
+        a_client_without_its_threads_is_an_error_and_leaves_nothing,
+        heartbeats_accept_again_as_soon_as_there_are_files,
+        requests_are_accepted_again_as_soon_as_there_are_files,
+        a_thread_that_cannot_be_had_ends_no_server,
+        clients_that_ask_and_do_not_read_take_no_more_than_their_room_and_leave_others_theirs,
+        clients_that_begin_and_do_not_go_on_take_little_and_leave_nothing,
+        clients_that_left_keep_no_descriptor,
+        answers_that_are_not_read_take_no_more_than_their_room,
+        fetches_that_ended_leave_no_memory,
+        answers_of_a_push_server_that_are_not_read_take_no_more_than_their_room,
+    }
+}
+
 /// A server of heartbeats, and the runtime that it needs.
 fn heartbeats(interval: Duration) -> (Server, Runtime) {
     let settings = Settings { timer: Timer::new(), interval, tell: Arc::new(|_| {}) };
@@ -34,23 +60,17 @@ fn heartbeats(interval: Duration) -> (Server, Runtime) {
     (runtime.block_on(Server::start(LOOPBACK, settings)).expect("a port"), runtime)
 }
 
-#[test]
 fn heartbeats_accept_again_as_soon_as_there_are_files() {
-    let _alone = alone();
     let (server, _runtime) = heartbeats(Duration::from_secs(3_600));
     accepts_again_after_too_many_files(server.address(), Kind::Heartbeat);
 }
 
-#[test]
 fn requests_are_accepted_again_as_soon_as_there_are_files() {
-    let _alone = alone();
     let server = echoes(&Timer::new());
     accepts_again_after_too_many_files(server.address(), Kind::Request);
 }
 
-#[test]
 fn a_thread_that_cannot_be_had_ends_no_server() {
-    let _alone = alone();
     let server = echoes(&Timer::new());
     // Its own threads run, and have their memory.
     assert!(answers(&mut TcpStream::connect(server.address()).unwrap(), Kind::Request));
@@ -63,14 +83,15 @@ fn a_thread_that_cannot_be_had_ends_no_server() {
     assert!(answered, "it accepts no more");
 }
 
-#[test]
 fn a_client_without_its_threads_is_an_error_and_leaves_nothing() {
-    let _alone = alone();
     let (server, timer) = (echoes(&Timer::new()), Timer::new());
     // All threads run that are not the client's own.
     timer.schedule(Duration::ZERO, || {}).unwrap();
-    drop(Client::connect(server.address(), &timer).unwrap());
     assert!(answers(&mut TcpStream::connect(server.address()).unwrap(), Kind::Request));
+    let threads = status("Threads");
+    drop(Client::connect(server.address(), &timer).unwrap());
+    // The system counts one for a moment more than it can be joined.
+    until(|| status("Threads") == threads);
     let mut others: Vec<_> = (0..2).map(|_| Builder::new().spawn(park).unwrap()).collect();
     sleep(Duration::from_millis(100));
     // Room for other things, and not for one more stack: only those of threads that are gone serve.
@@ -88,7 +109,7 @@ fn a_client_without_its_threads_is_an_error_and_leaves_nothing() {
         let client = Client::connect(server.address(), &timer);
         let is_connected = client.is_ok();
         drop(client);
-        until(|| descriptors() <= before.0);
+        until(|| descriptors() <= before.0 && status("Threads") + threads as u64 == before.1);
         while let Ok(other) = Builder::new().spawn(park) {
             others.push(other);
         }
@@ -101,9 +122,7 @@ fn a_client_without_its_threads_is_an_error_and_leaves_nothing() {
     assert_eq!(connected, [false, false, true]);
 }
 
-#[test]
 fn clients_that_ask_and_do_not_read_take_no_more_than_their_room_and_leave_others_theirs() {
-    let _alone = alone();
     let (beats, _runtime) = heartbeats(Duration::from_secs(3_600));
     // Nobody is closed because it is slow.
     let still = Timer::builder().clock(ManualClock::new()).build().expect("in range");
@@ -129,9 +148,7 @@ fn clients_that_ask_and_do_not_read_take_no_more_than_their_room_and_leave_other
     }
 }
 
-#[test]
 fn clients_that_begin_and_do_not_go_on_take_little_and_leave_nothing() {
-    let _alone = alone();
     let clients = 1_000.min(open_files().unwrap() as usize / 4);
     let still = Timer::builder().clock(ManualClock::new()).build().expect("in range");
     let (beats, _runtime) = heartbeats(LONG);
@@ -160,10 +177,8 @@ fn clients_that_begin_and_do_not_go_on_take_little_and_leave_nothing() {
     }
 }
 
-#[test]
 fn clients_that_left_keep_no_descriptor() {
     const CLIENTS: usize = 2_000;
-    let _alone = alone();
     let files = open_files().unwrap() as usize / 4;
     let clients = CLIENTS.min(files);
     let broker = Broker::start(&Timer::new(), 1, 0).unwrap();
@@ -185,9 +200,7 @@ fn clients_that_left_keep_no_descriptor() {
     println!("{clients} clients: {while_they_wait} descriptors, and none when they left");
 }
 
-#[test]
 fn answers_that_are_not_read_take_no_more_than_their_room() {
-    let _alone = alone();
     let broker = Broker::start(&Timer::new(), 1, 0).unwrap();
     let client = Client::connect(broker.address(), &Timer::new()).unwrap();
     let bytes = vec![7; LONGEST_BODY - 100];
@@ -229,9 +242,7 @@ fn answers_that_are_not_read_take_no_more_than_their_room() {
     }
 }
 
-#[test]
 fn fetches_that_ended_leave_no_memory() {
-    let _alone = alone();
     let (timer, real) = (Timer::new(), Timer::new());
     let broker = Broker::start(&timer, 1, 0).unwrap();
     let client = Client::connect(broker.address(), &real).unwrap();
@@ -248,9 +259,7 @@ fn fetches_that_ended_leave_no_memory() {
     assert!(left[9] < left[0] + (1 << 20), "it grows");
 }
 
-#[test]
 fn answers_of_a_push_server_that_are_not_read_take_no_more_than_their_room() {
-    let _alone = alone();
     let server = PushServer::start(LOOPBACK, LONG, LONG).unwrap();
     let send = |request: &str| {
         // The system holds little of an answer.
@@ -338,9 +347,9 @@ fn accepts_again_after_too_many_files(server: SocketAddr, kind: Kind) {
     let mut second = TcpStream::connect(server).unwrap();
     // The server takes turns, so it has tried to accept the second before it answers the first.
     assert!(answers(&mut first, kind));
-    let cpu = ProcessTime::now();
+    let (began, cpu) = (Instant::now(), ProcessTime::now());
     sleep(Duration::from_millis(500));
-    assert!(cpu.elapsed() < Duration::from_millis(100), "it tries without a rest");
+    assert!(cpu.elapsed() < began.elapsed() / 5, "it tries without a rest");
     drop(full);
     assert!(answers(&mut second, kind), "it still rests");
     drop(files);
@@ -383,15 +392,6 @@ impl Drop for Limited {
     fn drop(&mut self) {
         setrlimit(self.0, self.1).unwrap();
     }
-}
-
-/// One test at a time, and none for ever.
-fn alone() -> (MutexGuard<'static, ()>, tickwheel::TimeoutGuard) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = (ALONE.lock().unwrap_or_else(PoisonError::into_inner), within_minutes());
-    // The harness starts the thread of another test now, which needs memory.
-    sleep(Duration::from_millis(300));
-    alone
 }
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

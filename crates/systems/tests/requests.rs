@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::stream::FuturesUnordered;
 use limit::within_minutes;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -144,7 +144,7 @@ fn a_connection_that_closes_in_the_middle_of_a_frame_fails_all_calls() {
     let (first, second) = (still.client.call(vec![1], LIMIT), still.client.call(vec![2], LIMIT));
     still.arrived();
     still.arrived().close_in_the_middle().unwrap();
-    let why = Why::Closed(std::io::ErrorKind::UnexpectedEof);
+    let why = Why::Closed(ErrorKind::UnexpectedEof);
     for answer in [first, second] {
         let error = answer.wait().unwrap_err();
         assert_eq!(error, CallError { why, is_sent: true, waited: Duration::ZERO });
@@ -166,7 +166,7 @@ fn what_is_not_a_response_closes_the_connection() {
     Frame { kind: Kind::Request, id: 0, body: vec![1] }.write_to(&mut bytes).unwrap();
     stream.write_all(&bytes).unwrap();
     let why = answer.wait().unwrap_err().why;
-    assert_eq!(why, Why::Closed(std::io::ErrorKind::InvalidData));
+    assert_eq!(why, Why::Closed(ErrorKind::InvalidData));
 }
 
 #[test]
@@ -281,7 +281,12 @@ fn a_frame_that_does_not_end_closes_the_connection_at_its_limit_and_not_before()
         clock.advance(FRAME_LIMIT / 2 - Duration::from_nanos(1));
         assert_eq!(timer.pending(), 1, "it is not closed before");
         clock.advance(Duration::from_nanos(1));
-        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is closed");
+        // With an error, if what came last was not read.
+        let end = stream.read(&mut [0]).map_err(|error| error.kind());
+        assert!(
+            matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)),
+            "it is not closed: {end:?}"
+        );
     }
 }
 
@@ -290,7 +295,9 @@ fn a_client_that_asks_faster_than_it_reads_waits_and_gets_all_answers() {
     const REQUESTS: u64 = 40;
     let _limit = within_minutes();
     let echo = |request: Request| drop(request.echo());
-    let server = Server::start(&Timer::new(), echo, |_| {}).unwrap();
+    // Nobody is closed because it is slow.
+    let still = Timer::builder().clock(ManualClock::new()).build().unwrap();
+    let server = Server::start(&still, echo, |_| {}).unwrap();
     let stream = TcpStream::connect(server.address()).unwrap();
     let mut asks = stream.try_clone().unwrap();
     let asks = thread::spawn(move || {

@@ -51,12 +51,20 @@ impl Browser {
             std::thread::sleep(Duration::from_millis(20));
         };
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let (_, pages) = Client::connect(address).await.unwrap().get("/json/list").await.unwrap();
-        let pages = pages.as_array().unwrap();
-        let page = pages.iter().find(|page| page["type"] == "page").expect("it has a page");
+        let page = loop {
+            if let Ok(mut asks) = Client::connect(address).await
+                && let Ok((_, pages)) = asks.get("/json/list").await
+                && let Some(pages) = pages.as_array()
+                && let Some(page) = pages.iter().find(|page| page["type"] == "page")
+            {
+                break page["webSocketDebuggerUrl"].as_str().unwrap().to_owned();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(300), "it has no page");
+            std::thread::sleep(Duration::from_millis(20));
+        };
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
-        let page = client(page["webSocketDebuggerUrl"].as_str().unwrap(), stream).unwrap().0;
+        let page = client(page, stream).unwrap().0;
         Some(Self { _chromium: chromium, _profile: profile, page, calls: 0 })
     }
 
