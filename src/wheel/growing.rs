@@ -41,8 +41,8 @@ impl<E: Default> Growing<E> {
     /// Elements that are laid out or moved with each new one: fewer of those that are large.
     const STEP: usize = match AT_ONCE.checked_div(size_of::<E>()) {
         Some(fit) if fit < LEAST_STEP => LEAST_STEP,
-        Some(fit) if fit < STEP => fit,
-        _ => STEP,
+        Some(fit) if fit < MOST_STEP => fit,
+        _ => MOST_STEP,
     };
 
     pub(crate) const fn new() -> Self {
@@ -259,7 +259,7 @@ const AT_ONCE: usize = 64 << 10;
 /// pages for such an array, and moves them to other addresses.
 const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 /// Elements that are laid out or moved at once, if they take no more bytes than an array may.
-const STEP: usize = 64;
+const MOST_STEP: usize = 64;
 /// As many, however large they are: fewer would need more room beforehand.
 const LEAST_STEP: usize = 16;
 /// Bytes that are freed at once of an array that is no longer needed.
@@ -268,7 +268,7 @@ const PIECE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{AT_ONCE, Growing, STEP, WHOLE_PAGES};
+    use super::{AT_ONCE, Growing, MOST_STEP, WHOLE_PAGES};
     use alloc::{rc::Rc, vec::Vec};
     use quickcheck::quickcheck;
 
@@ -352,17 +352,17 @@ mod tests {
         let mut moves = 0;
         grow(array, len, |array| {
             let (len, capacity, laid_out, next, memory) = before;
-            let is_done = len <= STEP && array.next.is_none();
+            let is_done = len <= MOST_STEP && array.next.is_none();
             if is_done || array.first.len() < len {
                 moves += 1;
             }
             if !is_done {
-                assert!(len <= array.first.len() + STEP, "few are moved");
+                assert!(len <= array.first.len() + MOST_STEP, "few are moved");
                 assert!(array.first.capacity() <= capacity, "never all of them");
             }
-            assert!(array.next().len() <= laid_out + STEP);
-            assert!(laid_out <= STEP || next_capacity(array) <= next, "laid out once");
-            assert!(memory <= array.memory() + AT_ONCE + STEP * size_of::<u64>());
+            assert!(array.next().len() <= laid_out + MOST_STEP);
+            assert!(laid_out <= MOST_STEP || next_capacity(array) <= next, "laid out once");
+            assert!(memory <= array.memory() + AT_ONCE + MOST_STEP * size_of::<u64>());
             before = state(array);
         });
         moves
@@ -385,7 +385,7 @@ mod tests {
     fn a_push_moves_few_and_gives_back_little() {
         let mut array = Growing::new();
         grow(&mut array, MANY, |_| {});
-        assert_eq!(grow_in_steps(&mut array, 7 * MANY), (1 + 2 + 4) * MANY / STEP);
+        assert_eq!(grow_in_steps(&mut array, 7 * MANY), (1 + 2 + 4) * MANY / MOST_STEP);
     }
 
     #[test]
@@ -491,8 +491,8 @@ mod tests {
         grow(&mut array, MANY + 1, |_| {});
         array.next.as_mut().expect("it is laid out").is_kept = true;
         let memory = array.memory();
-        grow(&mut array, MANY + MANY / STEP - 1, |array| assert_eq!(array.memory(), memory));
-        grow(&mut array, MANY + MANY / STEP + 1, |_| {});
+        grow(&mut array, MANY + MANY / MOST_STEP - 1, |array| assert_eq!(array.memory(), memory));
+        grow(&mut array, MANY + MANY / MOST_STEP + 1, |_| {});
         assert!(array.memory() < memory && array.next.is_none());
     }
 

@@ -1,4 +1,4 @@
-//! What can be sent, shared and moved: compiled, not run.
+//! What can be sent, shared and moved: compiled, not run. And what is shown of it.
 
 use std::error::Error;
 use std::future::Ready;
@@ -9,6 +9,33 @@ use tickwheel::{
     DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, InsertError, Interval,
     ManualClock, SendError, Sleep, Timed, Timer, delay_channel,
 };
+
+/// Others tell what they hold: their tests see it.
+#[test]
+fn what_is_opaque_shows_its_name_in_debug() {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().clock(clock.clone());
+    let shown = format!("{builder:?}");
+    let timer = builder.build().expect("in range");
+    let (sender, receiver) = delay_channel::<u64>(&timer);
+    let (sleeps, sleep) = (timer.sleeps(), timer.sleep(Duration::MAX));
+    let names = [
+        (shown, "TimerBuilder"),
+        (format!("{clock:?}"), "ManualClock"),
+        (format!("{sender:?}"), "DelaySender { is_closed: false"),
+        (format!("{receiver:?}"), "DelayReceiver { len: 0"),
+        (format!("{sleep:?}"), "Sleep { deadline: None"),
+        (format!("{:?}", sleeps.downgrade()), "WeakSleeps"),
+        (format!("{sleeps:?}"), "Sleeps"),
+        (format!("{:?}", timer.interval(Duration::from_secs(1))), "Interval"),
+    ];
+    for (shown, name) in names {
+        assert!(shown.starts_with(name), "{shown}");
+    }
+    drop(receiver);
+    let refused = sender.insert(1, Duration::ZERO).expect_err("its receiver is gone");
+    assert!(format!("{refused:?}").starts_with("SendError"), "{refused:?}");
+}
 
 macro_rules! assert_is {
     ($type:ty: $($bound:ident),+) => {
@@ -75,30 +102,3 @@ const _: fn(Interval, DelayQueue<u64>, DelayMap<u64, u64>) = |mut interval, mut 
     sent(queue.next_batch(&mut Vec::new(), 5));
     sent(map.next());
 };
-
-/// Others tell what they hold: their tests see it.
-#[test]
-fn what_is_opaque_shows_its_name_in_debug() {
-    let clock = ManualClock::new();
-    let builder = Timer::builder().clock(clock.clone());
-    let shown = format!("{builder:?}");
-    let timer = builder.build().expect("in range");
-    let (sender, receiver) = delay_channel::<u64>(&timer);
-    let (sleeps, sleep) = (timer.sleeps(), timer.sleep(Duration::MAX));
-    let names = [
-        (shown, "TimerBuilder"),
-        (format!("{clock:?}"), "ManualClock"),
-        (format!("{sender:?}"), "DelaySender { is_closed: false"),
-        (format!("{receiver:?}"), "DelayReceiver { len: 0"),
-        (format!("{sleep:?}"), "Sleep { deadline: None"),
-        (format!("{:?}", sleeps.downgrade()), "WeakSleeps"),
-        (format!("{sleeps:?}"), "Sleeps"),
-        (format!("{:?}", timer.interval(Duration::from_secs(1))), "Interval"),
-    ];
-    for (shown, name) in names {
-        assert!(shown.starts_with(name), "{shown}");
-    }
-    drop(receiver);
-    let refused = sender.insert(1, Duration::ZERO).expect_err("its receiver is gone");
-    assert!(format!("{refused:?}").starts_with("SendError"), "{refused:?}");
-}
