@@ -111,6 +111,24 @@ fn tasks_stop_the_next_timer(number: usize) {
     });
 }
 
+#[test]
+fn a_wait_that_is_over_is_in_nobodys_way() {
+    returns("waiting in turns", || {
+        let timers = [Timer::new(), Timer::new()];
+        for (waits, other) in [(0, 1), (1, 0), (0, 1)] {
+            let mut queue = DelayQueue::with_timer(&timers[other]);
+            queue.insert((), ms(20));
+            let (sender, receiver) = mpsc::channel();
+            let task = move || {
+                let due = queue.recv().map(|due| due.map(|due| due.value));
+                sender.send(due).unwrap();
+            };
+            timers[waits].schedule(Duration::ZERO, task).unwrap();
+            assert_eq!(receiver.recv(), Ok(Some(Ok(()))));
+        }
+    });
+}
+
 /// The other timer's worker may wait for the thread that this task takes up.
 #[test]
 fn inside_a_task_on_an_executor_no_timer_with_an_executor_is_waited_for() {
