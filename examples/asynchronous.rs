@@ -1,7 +1,7 @@
 //! An echo server under tokio that closes connections on which nothing comes for a while.
 //!
-//! Two clients: one that talks and goes, one that says nothing. All timeouts are those of one timer,
-//! which does not know tokio, nor tokio it.
+//! Two clients: one that talks and goes, one that says nothing. All timeouts are those of one
+//! timer, which does not know tokio, nor tokio it.
 //!
 //!     cargo run --release --example asynchronous
 
