@@ -83,7 +83,7 @@ use std::thread::panicking;
 ///   values that panic in their `Drop`, all are dropped: the first panic reaches the caller, and
 ///   the timer is told of the others. A `Drop` that panics while a panic of other code passes
 ///   through the call aborts the process. Keys that misbehave have the consequences that
-///   [`WheelMap`](crate::WheelMap) states.
+///   [`WheelMap`] states.
 ///
 /// # After the timer was stopped
 ///
