@@ -161,8 +161,6 @@ impl Sleep {
 
     /// Moves the deadline as [`reset_at`](Self::reset_at) does, and always takes a lock for it: the
     /// timer wakes the task at the later time only.
-    ///
-    /// Cost: O(1) amortised, O(p) in one call.
     pub fn reschedule_at(&mut self, deadline: Instant) {
         self.reschedule(self.shard.hub.ticks.deadline(deadline));
     }
