@@ -88,6 +88,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// under the same key, because a value that has expired counts as absent at once.
     ///
     /// Keep the timer: once it is stopped, or all its handles are dropped, nothing calls the hook.
+    ///
+    /// Who uses the hook last drops what it captured, which may be the timer's worker. A hook that
+    /// captures a handle of its own map keeps that map for ever.
     pub fn on_expired(mut self, hook: impl Fn(Due<V, K>) + Send + Sync + 'static) -> Self {
         self.outlet = Outlet::Hook(Arc::new(hook));
         self

@@ -63,7 +63,7 @@ use std::thread::panicking;
 /// to later, and reading a value that has a time to idle, writes a number: the worker looks at the
 /// value once at the earlier time, and files it anew. The call, or the turn of the worker, that
 /// takes out the last of many values gives back their memory, with no lock held, which takes
-/// milliseconds after a million.
+/// milliseconds after a million. To drop the last handle is O(n + p).
 ///
 /// # Code of the caller
 ///
@@ -325,7 +325,13 @@ where
         loop {
             let (key, value) = match stored {
                 Ok(()) => return Ok(made),
-                Err(error) if error.kind == Full => return Err(error),
+                Err(error) if error.kind == Full => {
+                    let Err(panic) = catch(|| drop(made)) else { return Err(error) };
+                    let (key, value) = error.into_entry();
+                    self.hub().guarded(|| drop(key));
+                    self.hub().guarded(|| drop(value));
+                    resume_unwind(panic)
+                }
                 Err(error) => error.into_entry(),
             };
             if let Some(first) = self.get(&key) {

@@ -159,8 +159,8 @@ impl Sleep {
         self.move_to(self.shard.hub.ticks.deadline(deadline));
     }
 
-    /// Moves the deadline as [`reset_at`](Self::reset_at) does, and always takes a lock for it: the
-    /// timer wakes the task at the later time only.
+    /// Moves the deadline as [`reset_at`](Self::reset_at) does, but takes a lock to move to later,
+    /// too: the timer wakes the task at that time only.
     pub fn reschedule_at(&mut self, deadline: Instant) {
         self.reschedule(self.shard.hub.ticks.deadline(deadline));
     }

@@ -1185,6 +1185,22 @@ fn values_that_panic_as_a_panic_drops_a_drain_do_not_end_the_process() {
     assert_eq!((count.get(), manual.timer.stats().panics), (3, 3));
 }
 
+/// A clone of the value, its key and itself.
+#[test]
+fn what_a_full_map_refuses_is_dropped_though_each_panics() {
+    let (manual, herd) = (Manual::new(Mode::default()), Herd::default());
+    let map = ExpiringMap::builder().shards(1).max_len(1).build(&manual.timer);
+    assert!(map.insert(herd.make(1), herd.make(1), ms(10)).is_ok());
+    let (key, value) = (herd.bomb(2), herd.bomb(3));
+    herd.panic_at(Some(Act::Drop), 0);
+    let call = || drop(map.get_or_insert_with(key, ms(10), || value));
+    assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    assert!(!herd.disarm());
+    assert_eq!(manual.timer.stats().panics, 2);
+    drop(map);
+    assert_eq!(herd.alive(), 0);
+}
+
 #[test]
 fn of_keys_and_values_that_all_panic_as_they_expire_each_is_dropped() {
     let kept = Kept::default();

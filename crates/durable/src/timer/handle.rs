@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 
@@ -96,7 +96,10 @@ impl Handle {
             }
             let tried = Instant::now();
             note(store).inspect_err(|error| {
-                *lock(&shared.failed_note) = Some((tried, error.clone()));
+                // What fails at once may fail for this call alone.
+                if WAITED <= tried.elapsed() {
+                    *lock(&shared.failed_note) = Some((tried, error.clone()));
+                }
             })
         })
     }
@@ -204,6 +207,9 @@ pub(crate) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
     if thread::current().id() == waits_for { Err(Error::OwnThread) } else { Ok(()) }
 }
 
+/// What has failed after less has waited for no lock.
+const WAITED: Duration = Duration::from_millis(5);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +261,7 @@ mod tests {
             let tries = Arc::clone(&tries);
             timer.handle.note(move |_| {
                 tries.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(WAITED);
                 Err(Error::store("pause", "somebody else has locked it"))
             })
         };

@@ -964,6 +964,32 @@ fn a_partition_is_moved_only_between_databases_of_one_fleet_and_from_where_it_is
     assert!(matches!(home.state, HomeState::Here));
 }
 
+#[test]
+fn dead_letters_that_a_trigger_skips_stay_where_they_are_and_the_move_ends() {
+    let Some(server) = Server::start() else { return };
+    // All at once, and in parts.
+    for size in [1, 60_000] {
+        let [here, there] = fleet(&server);
+        let (mut old, mut new) = (client(&here), client(&there));
+        let names = names(&mut old, MOVED, 30);
+        old.batch_execute("set tickwheel.format = 2").unwrap();
+        let put = "insert into tickwheel_dead
+                   select name, 1000, 2000, 3, $2 from unnest($1::text[]) name";
+        old.execute(put, &[&names, &vec![7_u8; size]]).unwrap();
+        new.batch_execute(
+            "create function skip() returns trigger language plpgsql as
+               $$ begin return null; end $$;
+             create trigger skip before insert on tickwheel_dead
+               for each row execute function skip()",
+        )
+        .unwrap();
+        let moved = move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| ());
+        let error = moved.unwrap_err().to_string();
+        assert!(error.contains("a trigger has skipped"), "{error}");
+        assert_eq!(of(&mut old, MOVED).1.len(), 30);
+    }
+}
+
 /// A worker of the version before, by its statement.
 const OLDER: &str = "insert into tickwheel_worker
      values (1, clock_timestamp() + 3600 * interval '1 second', true, 3600 * interval '1 second')";

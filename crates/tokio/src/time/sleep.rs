@@ -101,8 +101,8 @@ impl Sleep {
     }
 
     /// Moves the deadline, earlier or later. The task that polled last is woken at the new one,
-    /// also if that poll was ready. Without the feature `test-util`, a task whose deadline moves to
-    /// later may be woken at the old one, too, and polls again.
+    /// also if that poll was ready, unless it was woken since that poll. Without the feature
+    /// `test-util`, a task whose deadline moves to later may be woken at the old one, too.
     ///
     /// A paused clock does not jump to a sleep that was moved and that no task has polled, unlike
     /// to tokio's.
@@ -133,7 +133,10 @@ impl Sleep {
     pub(super) fn waits_anew(&mut self, deadline: Instant, waker: &Waker) {
         self.inner.deregister();
         self.move_to(deadline);
-        if Pin::new(&mut self.inner).poll(&mut Context::from_waker(waker)).is_ready() {
+        let mut poll =
+            || Pin::new(&mut self.inner).poll(&mut Context::from_waker(waker)).is_ready();
+        // After many that were ready, a poll is the turn of others, and nothing waits yet.
+        if poll() || poll() {
             waker.wake_by_ref();
         }
     }

@@ -101,6 +101,33 @@ fn a_sleep_that_moved_to_later_wakes_its_task_once_before_at_most() {
     });
 }
 
+#[test]
+fn ready_however_often_before_it_moved_it_wakes_its_task_at_the_new_deadline() {
+    current_thread().block_on(tokio::task::unconstrained(async {
+        let past = Instant::now();
+        tokio::time::sleep(ms(2)).await;
+        for polls in 30..36 {
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let context = &mut Context::from_waker(&waker);
+            let mut sleep = pin!(sleep_until(past));
+            for _ in 0..polls {
+                assert!(sleep.as_mut().poll(context).is_ready());
+            }
+            sleep.as_mut().reset(Instant::now() + ms(20));
+            // Nothing is awaited in between: the driver has had no turn.
+            let before = wakes.count();
+            for _ in 0..1_000 {
+                if before < wakes.count() {
+                    break;
+                }
+                tokio::time::sleep(ms(10)).await;
+            }
+            assert_eq!(wakes.count(), before + 1, "{polls} polls");
+        }
+    }));
+}
+
 /// The message of a panic.
 fn panics(body: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");

@@ -420,7 +420,7 @@ impl PostgresStore {
         let attempts: Vec<i32> = letters.iter().map(|row| row.get(3)).collect();
         let payloads: Vec<&[u8]> = letters.iter().map(|row| row.get(4)).collect();
         let metadata: Vec<&str> = letters.iter().map(|row| row.get(5)).collect();
-        self.while_it_comes(way, token, async |connection| {
+        let skipped = self.while_it_comes(way, token, async |connection| {
             let parameters: [Parameter<'_>; 6] = [
                 (&names, Type::TEXT_ARRAY),
                 (&deadlines, Type::INT8_ARRAY),
@@ -430,8 +430,14 @@ impl PostgresStore {
                 (&metadata, Type::TEXT_ARRAY),
             ];
             connection.query(STAGE_DEAD, &parameters).await?;
-            Ok(())
-        })
+            Ok(connection.query(MISSING_DEAD, &parameters[..1]).await?.len())
+        })?;
+        if skipped == 0 {
+            return Ok(());
+        }
+        // They would be removed where they are.
+        let why = format!("a trigger has skipped {skipped} dead letters at {}", self.place());
+        Err(Error::store("copy dead letters", why))
     }
 }
 
