@@ -22,7 +22,8 @@ struct Timeout {
     /// The store has answered that it is scheduled.
     is_scheduled: bool,
     is_cancelled: bool,
-    /// A cancel found that it fires, or found nothing.
+    /// A cancel was asked for: the answer is that it was cancelled, that it fires, or that it is
+    /// unknown, or the part was killed before the answer.
     is_gone: bool,
     fired: u32,
     /// When something was last said of it.
@@ -38,7 +39,7 @@ impl Account {
             self.errors += 1;
             return;
         }
-        if !["asks", "scheduled", "cancelled", "gone", "fired", "left"].contains(&word) {
+        if !["asks", "scheduled", "cancels", "cancelled", "gone", "fired", "left"].contains(&word) {
             return;
         }
         let timeout = self.timeouts.entry(name.to_owned()).or_default();
@@ -61,7 +62,7 @@ impl Account {
                 timeout.fired += 1;
             }
             // On a database, it may have been handed out or not.
-            "gone" => timeout.is_gone = true,
+            "cancels" | "gone" => timeout.is_gone = true,
             "left" => timeout.fired += 1,
             _ => {}
         }
@@ -111,9 +112,9 @@ mod tests {
     #[test]
     fn what_was_scheduled_and_neither_fired_nor_was_cancelled_is_lost() {
         assert_eq!(broken(&["asks a", "scheduled a"]), ["a was scheduled, and is lost"]);
-        let ends = ["fired a", "cancelled a", "gone a", "left a"];
+        let ends = ["fired a", "cancels a", "cancelled a", "gone a", "left a"];
         ends.iter().for_each(|end| assert_eq!(broken(&["asks a", "scheduled a", end]), [""; 0]));
-        assert_eq!(broken(&["asks a"]), [""; 0], "it was killed before the answer");
+        assert_eq!(broken(&["asks a"]), [""; 0], "the part was killed before the answer");
     }
 
     #[test]
