@@ -137,6 +137,9 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
                 assert!(begin.contains("tickwheel_worker") || during.is_err(), "{begin}");
                 owner.batch_execute(&end).unwrap();
                 take_all(&[&timer], before);
+                // A try that began before may fail after.
+                let put = || timer.schedule("again", now() + HOUR, b"").unwrap().wait();
+                until("it goes on", || put().is_ok());
                 take_all(&[&timer], schedule(&timer, "after", 20));
                 drop(timer.close());
                 owner.batch_execute(&format!("drop owned by {role}; drop role {role}")).unwrap();
