@@ -76,7 +76,7 @@ impl<T: Future> Future for Timeout<T> {
         if had_budget && !coop::has_budget_remaining() {
             ready!(Pin::new(&mut coop::unconstrained(sleep)).poll(context));
         } else {
-            ready!(Pin::new(sleep).poll(context));
+            ready!(sleep.poll_once(context));
         }
         Poll::Ready(Err(Elapsed(())))
     }
