@@ -216,7 +216,6 @@ mod tests {
     use crate::{DurableTimer, MemoryStore};
     use std::sync::atomic::AtomicU32;
     use std::thread::{Scope, ScopedJoinHandle};
-    use std::time::Duration;
 
     #[test]
     fn what_has_no_turn_within_a_minute_is_refused_and_the_store_is_not_asked() {

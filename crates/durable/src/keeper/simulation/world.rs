@@ -140,7 +140,7 @@ impl Simulation {
 
     fn seat(&mut self, worker: usize, database: usize) -> Seat {
         self.sequence += 1;
-        let id = (self.sequence << 31) + self.rng.u64(0..1 << 31);
+        let id = (self.sequence << 20) + self.rng.u64(0..1 << 20);
         let mut outbox = if worker < self.received { received() } else { Outbox::default() };
         outbox.listeners = match worker < self.received {
             true if self.most.is_some() && !self.quiet => self.rng.usize(1..20),
