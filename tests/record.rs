@@ -897,6 +897,70 @@ fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
 }
 
 #[test]
+fn a_wheel_s_recorder_writes_what_it_is_told() {
+    let disk = Disk::default();
+    let mut wheel = Wheel::new(Mode::hierarchical());
+    let mut recorder = Recorder::new(disk.file(), ms(10)).unwrap();
+    let keys = [100, 200].map(|deadline| wheel.schedule(deadline, ()));
+    recorder.scheduled(0, keys[0], 100);
+    recorder.scheduled(1, keys[1], 200);
+    recorder.rescheduled(2, keys[1], 150);
+    recorder.cancelled(3, keys[0]);
+    assert!(format!("{recorder:?}").starts_with("Recorder { recorded: Recorded {"));
+    let recorded = recorder.finish(4);
+    assert_eq!((recorded.operations, recorded.missing, recorded.error), (4, 0, None));
+    let lines =
+        "0,schedule,0,1000\n10,schedule,1,1990\n20,reschedule,1,1480\n30,cancel,0,\n40,end,,\n";
+    assert_eq!(disk.text(), format!("{HEADER}{lines}"));
+}
+
+#[test]
+fn a_name_is_used_again_once_its_timeout_has_fired() {
+    let disk = Disk::default();
+    let (timer, clock) = recorded(&disk);
+    for _ in 0..3 {
+        timer.schedule(ms(1), || {}).unwrap();
+        clock.advance(ms(1));
+    }
+    timer.stop().unwrap();
+    let lines = "0,schedule,0,1\n1,schedule,0,1\n2,schedule,0,1\n3,end,,\n";
+    assert_eq!(disk.text(), format!("{HEADER}{lines}"));
+}
+
+/// Counts how often what was written is flushed.
+struct Flushed(Arc<(AtomicBool, AtomicUsize)>);
+
+impl Write for Flushed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.0.store(true, SeqCst);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.0.0.swap(false, SeqCst) {
+            self.0.1.fetch_add(1, SeqCst);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_written_is_flushed_while_the_recording_goes_on_and_at_its_end() {
+    let state = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
+    let flushed = || state.1.load(SeqCst);
+    let builder = Timer::builder().clock(ManualClock::new()).record(Flushed(Arc::clone(&state)));
+    let timer = builder.build().expect("in range");
+    for _ in 0..2 {
+        let before = flushed();
+        timer.schedule(ms(1), || {}).unwrap();
+        wait_until(|| before < flushed());
+    }
+    timer.schedule(ms(1), || {}).unwrap();
+    timer.stop().unwrap();
+    assert!(!state.0.load(SeqCst), "all that was written was flushed");
+}
+
+#[test]
 fn a_full_disk_is_told_and_the_timer_goes_on() {
     let disk = Disk::default();
     let (timer, clock) = recorded(&disk);

@@ -234,6 +234,30 @@ fn a_shared_map_that_is_emptied_gives_back_its_memory() {
     }
 }
 
+#[test]
+fn a_shared_map_that_keeps_some_of_many_gives_back_memory_when_it_is_told_to() {
+    for mode in modes() {
+        let (timer, clock) = manual(mode);
+        let (map, mut receiver) = ExpiringMap::builder().shards(1).build_with_receiver(&timer);
+        let held = measure(|| {
+            for key in 0..MANY {
+                assert!(map.insert(key, key, DELAY).is_ok());
+            }
+            (10..MANY).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+            map.shrink_to_fit();
+        });
+        assert!(500_000 < held.bytes_max && held.bytes_current < 40_000, "{held:?} in {mode}");
+        assert!((0..10).all(|key| map.get(&key) == Some(key)));
+        (10..MANY).for_each(|key| assert!(map.insert(key, key, DELAY).is_ok()));
+        clock.advance(DELAY);
+        assert_eq!(receiver.len(), MOST);
+        (10..MOST).for_each(|_| assert!(receiver.try_recv().is_some()));
+        let given_back = -measure(|| receiver.shrink_to_fit()).bytes_current;
+        assert!(100_000 < given_back, "{given_back} bytes in {mode}");
+        assert_eq!(receiver.len(), 10);
+    }
+}
+
 /// A timer of one shard, on a clock that the test moves.
 fn manual(mode: Mode) -> (Timer, ManualClock) {
     let clock = ManualClock::new();

@@ -6,8 +6,8 @@ use std::marker::PhantomPinned;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 use tickwheel::{
-    DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, InsertError, Interval,
-    ManualClock, SendError, Sleep, Timed, Timer, delay_channel,
+    DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, ExpiringMap, InsertError,
+    Interval, ManualClock, SendError, Sleep, Timed, Timer, delay_channel,
 };
 
 /// Others tell what they hold: their tests see it.
@@ -19,6 +19,11 @@ fn what_is_opaque_shows_its_name_in_debug() {
     let timer = builder.build().expect("in range");
     let (sender, receiver) = delay_channel::<u64>(&timer);
     let (sleeps, sleep) = (timer.sleeps(), timer.sleep(Duration::MAX));
+    let map = ExpiringMap::<u32, u32>::builder().shards(2).max_len(0);
+    let map_builder = format!("{map:?}");
+    let (map, expired) = map.build_with_receiver(&timer);
+    let full = map.insert(1, 1, Duration::ZERO).expect_err("there is no room");
+    let timeout = timer.schedule(Duration::MAX, || {}).expect("it runs");
     let names = [
         (shown, "TimerBuilder"),
         (format!("{clock:?}"), "ManualClock"),
@@ -28,6 +33,12 @@ fn what_is_opaque_shows_its_name_in_debug() {
         (format!("{:?}", sleeps.downgrade()), "WeakSleeps"),
         (format!("{sleeps:?}"), "Sleeps"),
         (format!("{:?}", timer.interval(Duration::from_secs(1))), "Interval"),
+        (map_builder, "ExpiringMapBuilder { shards: Some(2)"),
+        (format!("{map:?}"), "ExpiringMap { shards: 2"),
+        (format!("{expired:?}"), "ExpiredReceiver { len: 0"),
+        (format!("{full:?}"), "InsertError { kind: Full"),
+        (format!("{:?}", timer.stats().lateness), "Lateness { count: 0"),
+        (format!("{timeout:?}"), "Timeout { status: Pending"),
     ];
     for (shown, name) in names {
         assert!(shown.starts_with(name), "{shown}");
@@ -35,6 +46,11 @@ fn what_is_opaque_shows_its_name_in_debug() {
     drop(receiver);
     let refused = sender.insert(1, Duration::ZERO).expect_err("its receiver is gone");
     assert!(format!("{refused:?}").starts_with("SendError"), "{refused:?}");
+    let unfired = timer.stop().expect("no task waits for itself");
+    let tasks: Vec<_> = unfired.into_iter().map(|unfired| unfired.into_task()).collect();
+    assert_eq!(format!("{tasks:?}"), "[Once]");
+    let refused = timer.schedule(Duration::ZERO, || {}).expect_err("it was stopped");
+    assert!(format!("{refused:?}").starts_with("ScheduleError { kind: Stopped"), "{refused:?}");
 }
 
 macro_rules! assert_is {

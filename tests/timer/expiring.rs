@@ -36,6 +36,7 @@ in_each_mode! {
     the_worker_takes_many_out_in_turns,
     on_an_executor_each_value_is_handed_over_once,
     a_receiver_gets_each_value_that_expires,
+    a_receiver_that_does_not_wait_has_no_waker,
     what_a_caller_finds_expired_goes_to_the_receiver_at_once,
     dropped_it_leaves_nothing_in_the_timer,
     many_threads_and_each_value_has_one_end,
@@ -103,6 +104,7 @@ fn a_value_is_there_until_its_deadline(mode: Mode) {
         assert_eq!(map.deadline(&1), Some(manual.at(delay)));
         manual.advance(delay - 1);
         assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (Some(10), true, 1));
+        assert!(!map.is_empty());
         manual.advance(1);
         assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (None, false, 0));
         assert_eq!((map.deadline(&1), map.remove(&1)), (None, None));
@@ -536,6 +538,18 @@ fn a_receiver_gets_each_value_that_expires(mode: Mode) {
     assert_eq!(manual.timer.pending(), 0);
 }
 
+fn a_receiver_that_does_not_wait_has_no_waker(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, mut receiver) = ExpiringMap::builder().build_with_receiver(&manual.timer);
+    let hand = Hand::new();
+    map.insert(1, 10, ms(5)).unwrap();
+    assert!(hand.poll_once(receiver.next()).is_pending());
+    assert_eq!((hand.wakers(), receiver.try_recv()), (0, None));
+    assert!(hand.poll_once(receiver.next()).is_pending());
+    manual.advance(5);
+    assert_eq!((hand.woken(), hand.wakers(), receiver.len()), (0, 0, 1));
+}
+
 fn what_a_caller_finds_expired_goes_to_the_receiver_at_once(mode: Mode) {
     let manual = Manual::new(mode);
     let builder = ExpiringMap::builder().shards(1);
@@ -662,10 +676,12 @@ fn on_the_systems_clock_values_expire_by_themselves() {
 fn the_kind_of_a_refusal_is_an_error_that_says_the_same() {
     let map = ExpiringMap::builder().max_len(1).build(&Timer::new());
     map.insert(1, 1, ms(1_000)).unwrap();
-    for refused in [map.insert_if_absent(1, 2, ms(1)).err(), map.insert(2, 2, ms(1)).err()] {
+    let refused = [map.insert_if_absent(1, 2, ms(1)).err(), map.insert(2, 2, ms(1)).err()];
+    for (refused, says) in refused.into_iter().zip(["the key has", "as its limit allows"]) {
         let refused = refused.expect("there is no room, or a value");
         let kind: Box<dyn std::error::Error + Send + Sync> = refused.kind().into();
         assert_eq!(kind.to_string(), refused.to_string());
+        assert!(kind.to_string().contains(says), "{kind}");
     }
 }
 
@@ -970,6 +986,49 @@ fn after_the_timer_was_stopped_expired_values_make_room() {
         assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
     }
     assert!(map.insert(20, 20, ms(10)).is_err());
+}
+
+/// A map of one shard whose callers found all its `count` values expired, while the worker was held
+/// up.
+fn full_of_found(manual: &Manual, count: u32) -> (ExpiringMap<u32, u32>, Gone) {
+    let (map, gone) = logged(manual, |builder| builder.max_len(count as usize));
+    for key in 0..count {
+        map.insert(key, key, ms(50)).unwrap();
+    }
+    (map, gone)
+}
+
+/// More than a turn of the worker takes, and the map has no other values.
+#[test]
+fn all_that_callers_had_found_expired_goes_to_the_hook_though_the_map_is_empty() {
+    let manual = Manual::with(|builder| builder);
+    let (map, gone) = full_of_found(&manual, 1_000);
+    while_the_worker_is_held_up(&manual, |_| {
+        for key in 0..1_000 {
+            assert!(map.insert(key, 0, ms(50)).is_err());
+        }
+        assert_eq!((map.len(), map.iter().count()), (1_000, 0));
+    });
+    assert_eq!((came(&gone).len(), map.len()), (1_000, 0));
+}
+
+#[test]
+fn a_drain_makes_room_for_what_it_found_and_for_what_callers_had_found_expired() {
+    let manual = Manual::with(|builder| builder);
+    let (map, gone) = full_of_found(&manual, 10);
+    map.remove(&9);
+    map.insert(20, 20, ms(500)).unwrap();
+    while_the_worker_is_held_up(&manual, |_| {
+        for key in 0..9 {
+            assert!(map.insert(key, 0, ms(50)).is_err());
+        }
+        assert_eq!((map.len(), map.drain().count()), (10, 10));
+        for key in 0..10 {
+            assert_eq!(map.insert(key, 1, ms(50)).ok(), Some(None));
+        }
+        assert!(map.insert(10, 1, ms(50)).is_err());
+    });
+    assert_eq!(came(&gone), []);
 }
 
 /// They wait for the hook when the timer is stopped.

@@ -16,6 +16,7 @@ in_each_mode! {
     what_a_task_schedules_for_now_fires_as_well,
     pending_counts_what_waits,
     the_next_deadline_is_exact,
+    the_next_deadline_is_exact_behind_many_that_were_cancelled,
     nobody_has_to_drive_it,
     a_busy_task_does_not_starve_others,
 }
@@ -132,6 +133,15 @@ fn the_next_deadline_is_exact(manual: Manual) {
     assert_eq!(manual.timer.next_deadline(), far.deadline());
     assert!(far.cancel());
     assert_eq!(manual.timer.next_deadline(), None);
+}
+
+fn the_next_deadline_is_exact_behind_many_that_were_cancelled(mode: Mode) {
+    let manual = Manual::built(mode, |builder| builder.shards(1));
+    let mut timeouts: Vec<_> = (1..=4_000).map(|number| manual.idle(number * 97)).collect();
+    // Fewer than those that stay, so that none is swept out.
+    let stay = timeouts.split_off(1_900);
+    assert!(timeouts.iter().all(|timeout| timeout.cancel()));
+    assert_eq!(manual.timer.next_deadline(), stay[0].deadline());
 }
 
 fn nobody_has_to_drive_it(mode: Mode) {

@@ -354,6 +354,48 @@ fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
     jump.join().expect("no panic");
 }
 
+/// Each is woken when its own run has ended.
+#[test]
+fn who_awaits_the_end_of_one_run_is_not_woken_by_that_of_another() {
+    let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
+    let gates = [(); 2].map(|()| Gate::default());
+    let beats = gates.each_ref().map(|gate| {
+        let gate = gate.clone();
+        let task = move |_: &Run| {
+            gate.pass();
+            Next::Stop
+        };
+        timer.schedule_with(Duration::ZERO, task).expect("it runs")
+    });
+    gates.iter().for_each(Gate::reached);
+    let hands = [Hand::new(), Hand::new()];
+    let [mut first, mut second] =
+        beats.each_ref().map(|beat| Box::pin(beat.cancel_and_wait_async()));
+    assert!(hands[0].poll(&mut first).is_pending() && hands[1].poll(&mut second).is_pending());
+    gates[0].open();
+    wait_until(|| hands[0].woken() == 1);
+    assert_eq!((hands[0].poll(&mut first), hands[1].woken()), (Poll::Ready(Ok(true)), 0));
+    gates[1].open();
+    wait_until(|| hands[1].woken() == 1);
+    assert_eq!(hands[1].poll(&mut second), Poll::Ready(Ok(true)));
+}
+
+/// Also if it is out of the wheel by then.
+#[test]
+fn a_sleep_that_is_due_behind_a_task_wakes_who_polled_it_last() {
+    let manual = Manual::with(|builder| builder.shards(1));
+    let (gate, hands) = (Gate::default(), [Hand::new(), Hand::new()]);
+    manual.after(1, gate.task());
+    let mut sleep = manual.timer.sleep(ms(1));
+    assert!(hands[0].poll(&mut sleep).is_pending());
+    let jump = jumps_into_a_task(&manual, &gate);
+    assert!(hands[1].poll(&mut sleep).is_pending());
+    gate.open();
+    jump.join().expect("no panic");
+    assert_eq!((hands[0].woken(), hands[1].woken()), (0, 1));
+    assert_eq!((hands[0].wakers(), hands[1].wakers()), (0, 0));
+}
+
 /// With a limit a sleep moves at once, also if it is out of the wheel.
 #[test]
 fn a_sleep_that_is_due_behind_a_task_is_moved_and_dropped() {

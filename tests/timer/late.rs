@@ -8,6 +8,7 @@ use tickwheel::{Follower, Timer, TimerBuilder};
 
 in_each_mode! {
     a_blocked_worker_skips_nothing,
+    a_task_makes_what_is_due_with_it_late,
     on_time_is_not_late,
     a_jump_shows_as_lateness,
     a_quantile_of_a_power_of_two_is_nearly_an_eighth_too_long,
@@ -27,6 +28,18 @@ fn a_blocked_worker_skips_nothing(manual: Manual) {
     let stats = manual.timer.stats();
     assert_eq!((stats.longest_task, stats.lateness.max()), (ms(10), ms(6)));
     assert_eq!(stats.lateness.count(), 3);
+}
+
+fn a_task_makes_what_is_due_with_it_late(manual: Manual) {
+    for _ in 0..3 {
+        let clock = manual.clock.clone();
+        manual.after(1, move || clock.advance(ms(10)));
+    }
+    manual.advance(1);
+    let stats = manual.timer.stats();
+    let late: Vec<_> = stats.lateness.iter().map(|(_, count)| count).collect();
+    assert_eq!((stats.longest_task, stats.lateness.max()), (ms(10), ms(20)));
+    assert_eq!((stats.lateness.sum(), late), (ms(30), vec![1, 1, 1]));
 }
 
 fn on_time_is_not_late(manual: Manual) {

@@ -619,6 +619,9 @@ fn after_the_clock_was_set_back_a_partition_whose_mover_is_dead_has_a_worker() {
         let looked = store.load(&from, 0, Limit { rows: 1, bytes: 1 }).unwrap();
         assert!(!looked.has_free, "{what}");
     }
+    let noted = "select count(yields) from tickwheel_partition";
+    let noted: i64 = client(&url).query_one(noted, &[]).unwrap().get(0);
+    assert_eq!(noted, 0, "none comes true in an hour");
 }
 
 #[test]

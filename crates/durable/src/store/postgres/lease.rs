@@ -167,9 +167,10 @@ const LOCK_FREE: &str = concat!(
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      order by random() limit $2 for update of p skip locked"
 );
-/// Looks again for the lease of the owner, which may have renewed it before the lock.
+/// Looks again for the lease of the owner, which may have renewed it before the lock. What is over
+/// must not come true when a clock that was set back is there again.
 const TAKE: &str = concat!(
-    "update tickwheel_partition p set owner = $1, epoch = epoch + 1
+    "update tickwheel_partition p set owner = $1, epoch = epoch + 1, yields = null
      where partition = any($2) and state in ('here', 'moving') and not ",
     yields!(),
     " and not exists (
