@@ -4,6 +4,7 @@
 
 use allocation_counter::measure;
 use fastrand::Rng;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
@@ -14,8 +15,8 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayQueue, Driver, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep, Status, Timeout,
-    Timer, Wheel, WheelStats,
+    Clock, DelayQueue, Driver, Follower, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep,
+    Status, Timeout, Timer, Wheel, WheelStats,
 };
 
 /// A disk in memory, which a test can stop and break.
@@ -1046,6 +1047,83 @@ fn stop_waits_until_all_is_written_though_the_drop_of_the_driver_did_not() {
 }
 
 /// The last clone goes inside of a task, where nothing waits.
+/// That thread waits for the writer, and this one for that.
+#[test]
+fn stop_waits_until_all_is_written_while_the_drop_of_the_driver_does() {
+    let disk = Disk::default();
+    let builder = Timer::builder().clock(ManualClock::new()).record(disk.file());
+    let (timer, driver) = builder.build_driven().expect("in range");
+    timer.schedule(ms(5), || {}).unwrap();
+    let stopped = disk.stop();
+    thread::scope(|scope| {
+        scope.spawn(move || drop(driver));
+        wait_until(|| timer.is_stopped());
+        // It may be on its way to the writer still: then this thread is the first to wait.
+        thread::sleep(ms(20));
+        let stop = scope.spawn(|| {
+            timer.stop().unwrap();
+            disk.text()
+        });
+        thread::sleep(ms(20));
+        drop(stopped);
+        assert!(stop.join().unwrap().ends_with("end,,\n"));
+    });
+}
+
+thread_local! {
+    /// How often this thread has read the clock, since the test began to count.
+    static READS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A thread that counts its readings waits twice after the second.
+struct Stalls(ManualClock, Arc<Barrier>);
+
+impl Clock for Stalls {
+    fn now(&self) -> Instant {
+        let now = self.0.now();
+        if 0 < READS.get() {
+            READS.set(READS.get() + 1);
+            if READS.get() == 3 {
+                self.1.wait();
+                self.1.wait();
+            }
+        }
+        now
+    }
+
+    fn wait(&self, duration: Duration) -> Option<Duration> {
+        Clock::wait(&self.0, duration)
+    }
+
+    fn follow(&self, follower: Follower) {
+        self.0.follow(follower);
+    }
+}
+
+/// A thread that loses its core after it has read the clock for the trace is late.
+#[test]
+fn a_name_is_not_used_again_before_its_timeout_is_due() {
+    let (disk, clock) = (Disk::default(), ManualClock::new());
+    let stalls = Arc::new(Barrier::new(2));
+    let odd = Stalls(clock.clone(), Arc::clone(&stalls));
+    let timer = Timer::builder().clock(odd).shards(1).record(disk.file()).build().unwrap();
+    timer.schedule(ms(10), || {}).unwrap();
+    clock.advance(ms(9));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            READS.set(1);
+            timer.schedule(ms(50), || {}).unwrap();
+        });
+        stalls.wait();
+        clock.advance(ms(1));
+        assert_eq!(timer.stats().fired, 1);
+        stalls.wait();
+    });
+    timer.stop().unwrap();
+    let lines = "0,schedule,0,10\n10,schedule,0,49\n10,end,,\n";
+    assert_eq!(disk.text(), format!("{HEADER}{lines}"));
+}
+
 #[test]
 fn the_drop_of_a_driver_that_goes_last_waits_until_all_is_written() {
     let disk = Disk::default();

@@ -28,8 +28,9 @@ use writer::{Log, Writer};
 /// # The trace
 ///
 /// CSV with the columns `time_ms,op,key,delay_ms`: what happened, when, to which timeout, and how
-/// long after that it is due. It says nothing of the values. Times are whole milliseconds since the
-/// recording began, rounded down. So a replay fires what the program fired. But if a tick is not a
+/// long after that it is due. It says nothing of the values. Times are whole milliseconds since
+/// tick 0, rounded down; that is when a timer was built, unless it was told
+/// [when](crate::TimerBuilder::ticks_from). So a replay fires what the program fired. But if a tick is not a
 /// whole number of milliseconds, what was cancelled or moved in the millisecond in which it was due
 /// fires too, and the replay counts a late cancel.
 ///

@@ -144,9 +144,14 @@ impl Life {
     /// Waits for the writer of a recording, if this thread may. While another thread stops the
     /// timer, that thread waits for the writer.
     pub(super) fn wait_for_recording(&self) {
-        if matches!(*lock(&self.phase), LifePhase::Stopped) {
+        let mut phase = lock(&self.phase);
+        if matches!(*phase, LifePhase::Stopped) {
+            // Who stops it meanwhile waits for this thread.
+            *phase = LifePhase::Stopping;
+            drop(phase);
             let Engine { hub, .. } = &*self.engine;
             hub.recording.end(&*hub.clock, self.may_wait().is_some());
+            self.has_stopped();
         }
     }
 

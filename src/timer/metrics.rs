@@ -74,7 +74,8 @@ impl TimerMetrics {
         }
     }
 
-    /// Publishes what happened since the last call. `stats` are those of the same timer.
+    /// Publishes what happened since the last call. `stats` are those of the same timer. What was
+    /// published before is not published again, if two threads come with theirs in another order.
     pub fn publish(&mut self, stats: &TimerStats) {
         self.pending.set(stats.pending as f64);
         let counts = COUNTERS.map(|(_, _, count)| count(stats));
@@ -85,8 +86,10 @@ impl TimerMetrics {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             self.lateness.record_many(duration.as_secs_f64(), count);
         }
-        self.counts = counts;
-        self.late = stats.lateness.clone();
+        for (published, count) in self.counts.iter_mut().zip(counts) {
+            *published = count.max(*published);
+        }
+        self.late.raise(&stats.lateness);
     }
 }
 

@@ -121,11 +121,12 @@ mod recorded {
     }
 
     impl ShardLane {
-        /// Sets the time of the next operations.
+        /// Sets the time of the next operations. It does not decrease: a thread that lost its core
+        /// after it read the clock may get the name of a timeout that has fired meanwhile.
         #[inline]
         pub(in crate::timer) fn is_now(&mut self, now: Now) {
             if let Some(named) = &mut self.0 {
-                named.lane.time_ms = now;
+                named.lane.time_ms = named.lane.time_ms.max(now);
             }
         }
 

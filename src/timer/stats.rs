@@ -89,6 +89,17 @@ impl Lateness {
         self.max = self.max.max(other.max);
     }
 
+    /// Keeps the larger of each number, of the same counters.
+    #[cfg(feature = "metrics")]
+    pub(super) fn raise(&mut self, other: &Self) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (count, other) in self.counts.iter_mut().zip(&other.counts) {
+            *count = (*count).max(*other);
+        }
+        self.sum = self.sum.max(other.sum);
+        self.max = self.max.max(other.max);
+    }
+
     /// Returns the durations that are not among the `earlier` ones of the same counters, as
     /// [`iter`](Self::iter) does.
     #[cfg(feature = "metrics")]
@@ -232,7 +243,8 @@ impl Counters {
 
     pub(crate) fn misses(&self, runs: u64) {
         if runs > 0 {
-            self.missed.fetch_add(runs, Relaxed);
+            let add = |missed: u64| Some(missed.saturating_add(runs));
+            let _ = self.missed.fetch_update(Relaxed, Relaxed, add);
         }
     }
 
@@ -241,8 +253,9 @@ impl Counters {
     }
 
     pub(super) fn lateness(&self) -> Lateness {
+        let counts: Vec<u64> = self.lateness.iter().map(|count| count.load(Relaxed)).collect();
         Lateness {
-            counts: self.lateness.iter().map(|count| count.load(Relaxed)).collect(),
+            counts: if counts.iter().any(|&count| 0 < count) { counts } else { Vec::new() },
             sum: self.late.load(Relaxed),
             max: self.most_late.load(Relaxed),
         }

@@ -1,12 +1,14 @@
 //! What the statistics count.
 
 use crate::help::{BoxedTask, Hand, Kept, Manual, ms, taken};
+use std::ops::ControlFlow;
 use std::time::Duration;
 use tickwheel::{MissedTick, Mode, Next, Run, Timer};
 
 in_each_mode! {
     what_is_scheduled_moved_cancelled_and_refused_is_counted,
     a_repeating_timeout_is_scheduled_once,
+    however_many_runs_were_missed_the_count_does_not_decrease,
     waits_of_futures_count,
 }
 
@@ -32,6 +34,18 @@ fn a_repeating_timeout_is_scheduled_once(manual: Manual) {
     manual.advance(3);
     let stats = manual.timer.stats();
     assert_eq!((stats.scheduled, stats.fired, stats.rescheduled), (1, 11, 1));
+}
+
+fn however_many_runs_were_missed_the_count_does_not_decrease(manual: Manual) {
+    let beat = manual.every(1, MissedTick::Skip, || ControlFlow::Continue(()));
+    manual.jump(10);
+    assert_eq!(manual.timer.stats().missed, 9);
+    let past = manual.at(0).checked_sub(Duration::from_secs(1 << 62)).expect("an instant");
+    for _ in 0..2 {
+        assert!(beat.reschedule_at(past));
+        manual.advance(1);
+        assert!(1 << 62 < manual.timer.stats().missed);
+    }
 }
 
 fn waits_of_futures_count(mode: Mode) {

@@ -4,7 +4,7 @@ use crate::help::{Count, Gate, Manual, build, ms, wait_until};
 use crate::zoo::clocks::OddClock;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use tickwheel::{Follower, Timer, TimerBuilder};
+use tickwheel::{Follower, Lateness, Timer, TimerBuilder};
 
 in_each_mode! {
     a_blocked_worker_skips_nothing,
@@ -69,6 +69,12 @@ fn a_quantile_of_a_power_of_two_is_nearly_an_eighth_too_long(manual: Manual) {
     manual.clock.jump(ms(1_000));
     let found = manual.timer.stats().lateness.quantile(0.5);
     assert!(late * 17 / 16 <= found && found <= late * 9 / 8, "{found:?}");
+}
+
+#[test]
+fn two_that_have_no_durations_are_equal() {
+    let stats = Timer::new().stats();
+    assert!(stats.lateness == Lateness::default() && stats.executor_wait == Lateness::default());
 }
 
 #[test]

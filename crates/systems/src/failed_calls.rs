@@ -20,7 +20,7 @@ pub struct Policy {
     pub longest: Duration,
     /// How much of a delay is left to chance: of 10 s and 0.2, a delay of 8 to 10 s is made.
     pub jitter: f64,
-    /// How many retries there are at most.
+    /// How many retries there are at most. There is one at least.
     pub retries: u64,
 }
 
@@ -156,7 +156,7 @@ impl FailedCalls {
     }
 
     /// Returns what became of all calls so far. When none is pending, no call runs, and the hook
-    /// has been told of all that were given up. (`Timer::pending` leaves out a call that runs.)
+    /// has been told of all that were given up.
     #[must_use]
     pub fn account(&self) -> Account {
         *self.account.lock().unwrap_or_else(PoisonError::into_inner)

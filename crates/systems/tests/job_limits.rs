@@ -199,6 +199,29 @@ fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
 }
 
 #[test]
+fn a_shut_down_ends_all_jobs_though_the_timer_was_stopped_before_or_meanwhile() {
+    let _limit = within_minutes();
+    for is_before in [true, false] {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let supervisor = Supervisor::new(&timer, GRACE).expect("the system has room for one");
+        let script = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
+        let (stubborn, _) = start_parent(&supervisor, script, HOUR);
+        let stop = || drop(timer.stop().expect("outside"));
+        if is_before {
+            stop();
+        }
+        thread::scope(|threads| {
+            threads.spawn(|| supervisor.shut_down());
+            if !is_before {
+                assert!(stubborn.wait(WHILE).is_none());
+                stop();
+            }
+            assert_eq!(end(&stubborn).cause, Cause::Grace);
+        });
+    }
+}
+
+#[test]
 fn durations_saturate() {
     let _limit = within_minutes();
     let timer = Timer::new();

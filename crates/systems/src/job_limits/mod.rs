@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{Next, Timeout, Timer};
+use tickwheel::{Next, Status, Timeout, Timer};
 
 /// Starts jobs, and ends each at its limit. Dropping the supervisor shuts it down.
 #[derive(Debug)]
@@ -157,12 +157,20 @@ impl Supervisor {
     }
 
     /// Takes no more jobs, ends each one as if its limit were over, and returns when none is left.
+    /// Without grace, if the timer was stopped.
     pub fn shut_down(&self) {
         let mut jobs = self.shared.jobs();
         jobs.is_closed = true;
         jobs.running.values().for_each(|job| _ = job.limit.reschedule(Duration::ZERO));
-        let ended = self.shared.no_jobs.wait_while(jobs, |jobs| !jobs.running.is_empty());
-        drop(ended.expect(HOLDS));
+        while !jobs.running.is_empty() {
+            // They have got SIGKILL, or the timer was stopped and brings it to nobody.
+            let is_over = |job: &&Running| job.limit.status() != Status::Pending;
+            for job in jobs.running.values().filter(is_over) {
+                job.process.lock().expect(HOLDS).kill(self.shared.timer.now());
+            }
+            jobs = self.shared.no_jobs.wait_timeout(jobs, LOOK).expect(HOLDS).0;
+        }
+        drop(jobs);
         // The reaper ends itself. It cannot fail: the number is far from its maximum.
         let _ = rustix::io::write(&self.shared.closing, &1_u64.to_ne_bytes());
     }
@@ -249,11 +257,16 @@ impl Process {
             // The shut-down came between.
             Some(terminated) if now - terminated < grace => Next::After(grace - (now - terminated)),
             Some(_) => {
-                self.signal(Signal::KILL);
-                self.is_killed = true;
+                self.kill(now);
                 Next::Stop
             }
         }
+    }
+
+    fn kill(&mut self, now: Instant) {
+        self.signal(Signal::KILL);
+        self.terminated.get_or_insert(now);
+        self.is_killed = true;
     }
 
     fn signal(&self, signal: Signal) {
@@ -301,3 +314,6 @@ const HOLDS: &str = "nothing panics while it holds the lock";
 
 /// No process has this number.
 const CLOSING: u64 = u64::MAX;
+
+/// How often a shut-down looks whether the timer was stopped.
+const LOOK: Duration = Duration::from_millis(100);
