@@ -664,6 +664,9 @@ impl Loaded {
             if let Some(repeats) = repeating.get(rng.usize(..1_000)) {
                 repeats.timeout.cancel();
             }
+            if rng.u8(..50) == 0 {
+                self.timer.shrink_to_fit();
+            }
             thread::sleep(Duration::from_micros(50));
         }
     }
@@ -855,7 +858,7 @@ fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
     const ALL: u64 = 400_000;
     let disk = Disk::default();
     let (timer, clock) = recorded(&disk);
-    let stopped = disk.stop();
+    let mut stopped = disk.stop();
     let keep = timer.schedule(ms(1), || {}).unwrap();
     // Room for the operations that wait was allocated with the first one, and none is allocated
     // later. The wheel's stale entries come and go.
@@ -872,13 +875,23 @@ fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
     let waiting = ALL + 2 - missing;
     assert!((ROOM..ROOM * 9 / 8).contains(&waiting), "{waiting}");
 
+    for is_again in [true, false] {
+        drop(stopped);
+        // The thread that writes has room again when it has written.
+        let written = timer.recorded().unwrap().operations;
+        wait_until(|| written < timer.recorded().unwrap().operations);
+        let missing = || timer.recorded().unwrap().missing;
+        wait_until(|| {
+            let missing = missing();
+            keep.reschedule(ms(7)) && timer.recorded().unwrap().missing == missing
+        });
+        stopped = disk.stop();
+        let before = missing();
+        while is_again && missing() == before {
+            assert!(keep.reschedule(ms(7)));
+        }
+    }
     drop(stopped);
-    // The thread that writes has room again when it has written.
-    wait_until(|| timer.recorded().unwrap().operations > 0);
-    wait_until(|| {
-        let missing = timer.recorded().unwrap().missing;
-        keep.reschedule(ms(7)) && timer.recorded().unwrap().missing == missing
-    });
     clock.advance(ms(50));
     timer.stop().unwrap();
     let recorded = timer.recorded().unwrap();
@@ -1075,6 +1088,20 @@ thread_local! {
     static READS: Cell<u32> = const { Cell::new(0) };
 }
 
+/// A clock that stands, and counts its readings.
+struct Counts(Instant, Arc<AtomicUsize>);
+
+impl Clock for Counts {
+    fn now(&self) -> Instant {
+        self.1.fetch_add(1, SeqCst);
+        self.0
+    }
+
+    fn wait(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+}
+
 /// A thread that counts its readings waits twice after the second.
 struct Stalls(ManualClock, Arc<Barrier>);
 
@@ -1098,6 +1125,19 @@ impl Clock for Stalls {
     fn follow(&self, follower: Follower) {
         self.0.follow(follower);
     }
+}
+
+/// Its thread sleeps for a second at a time.
+#[test]
+fn an_idle_recording_hardly_reads_the_clock() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (counts, start) = (Arc::clone(&reads), Instant::now());
+    let clock = Counts(start, counts);
+    let timer = Timer::builder().clock(clock).record(io::sink()).build().unwrap();
+    let _pending = timer.schedule(ms(1), || {}).unwrap();
+    thread::sleep(ms(50));
+    let (reads, most) = (reads.load(SeqCst), 1_000 + start.elapsed().as_secs() * 100);
+    assert!((reads as u64) < most, "{reads} times");
 }
 
 /// A thread that loses its core after it has read the clock for the trace is late.

@@ -159,6 +159,28 @@ fn a_recorded_timer_keeps_no_names_of_what_is_gone() {
     }
 }
 
+#[cfg(feature = "record")]
+#[test]
+fn a_recorded_timer_that_is_emptied_keeps_the_names_of_a_few() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock).shards(1).record(std::io::sink()).build();
+    let timer = timer.expect("in range");
+    let schedule = || timer.schedule(DELAY, || {}).expect("it runs");
+    assert!(schedule().cancel());
+    let before = memory(&timer) as i64;
+    let info = measure(|| {
+        let many: Vec<_> = (0..MANY).map(|_| schedule()).collect();
+        assert!(many.iter().all(Timeout::cancel));
+        timer.shrink_to_fit();
+    });
+    let grown = info.bytes_current + before - memory(&timer) as i64;
+    assert!(grown < 20_000, "{grown} bytes");
+    // Each is the only one.
+    (0..10).for_each(|_| assert!(schedule().cancel()));
+    let (count, _) = allocations(|| (0..100).for_each(|_| assert!(schedule().cancel())));
+    assert!(count < 150, "{count} allocations");
+}
+
 #[test]
 fn a_timer_that_is_emptied_gives_back_its_memory() {
     for mode in modes() {
