@@ -3,11 +3,14 @@
 
 mod world;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use fastrand::Rng;
+
 use crate::Error;
-use crate::keeper::{Config, Keeper, Rate, Settled};
-use crate::store::{RateLimit, Store};
+use crate::keeper::{Answer, Call, Command, Config, Keeper, Rate, Settled};
+use crate::store::{Change, Changed, Done, RateLimit, Store};
 use world::World;
 
 #[test]
@@ -354,6 +357,94 @@ fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
     world.settle_down();
     world.pass(50);
     assert_eq!(world.outbox.len(), 1);
+}
+
+/// A store refuses changes, or has time for the first of them only. Refused ones hold up no others.
+#[test]
+fn changes_of_one_name_are_made_in_the_order_asked_for_and_those_of_all_are_made() {
+    for seed in 0..20 {
+        let mut rng = Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        world.config = Config { group: 4, ..world.config };
+        world.restart();
+        let (mut next_ticket, mut answered, mut last) = (0, 0, HashMap::<String, u64>::new());
+        let refused = ["a", "b"];
+        // Nothing is asked for in the second half.
+        for commit in 0..2_000 {
+            while commit < 1_000 && rng.usize(0..3) > 0 {
+                let name = *rng.choice(&["a", "b", "c", "d", "e"]).expect("there are some");
+                let payload = vec![0; if rng.u8(..4) == 0 { 1 << 19 } else { 0 }];
+                next_ticket += 1;
+                let change = Change::put(name, 2_000_000, &payload);
+                world.keeper.command(Command { ticket: next_ticket, change });
+            }
+            let Some(call) = world.keeper.poll(world.now, &mut world.outbox) else {
+                world.pass(1);
+                continue;
+            };
+            let Call::Commit(call) = call else {
+                let answer = call.make(&mut world.store);
+                world.keeper.answer(world.now, &mut world.outbox, answer);
+                continue;
+            };
+            let mut changed = Vec::new();
+            for (change, &ticket) in call.changes.iter().zip(&call.tickets) {
+                // There is no time for the rest.
+                if !changed.is_empty() && rng.u8(..3) == 0 {
+                    break;
+                }
+                let before = last.insert(change.name.to_string(), ticket);
+                assert!(before < Some(ticket), "{before:?} after {ticket} of {}", change.name);
+                let is_refused = refused.contains(&&*change.name) && rng.bool();
+                changed.push(match is_refused {
+                    true => Err(Error::store("put it", "it is refused")),
+                    false => Ok(Changed { row: None, replaced: None, was_dead: false }),
+                });
+            }
+            let done = Done { outcomes: Vec::new(), changed };
+            world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
+            answered += world.keeper.replies.drain(..).count() as u64;
+        }
+        assert_eq!(answered, next_ticket, "each is answered");
+    }
+}
+
+/// Of those that were refused last, and of the others.
+#[test]
+fn callers_of_names_that_are_refused_and_all_others_take_turns() {
+    let mut world = World::new(1);
+    world.config = Config { group: 8, ..world.config };
+    world.restart();
+    let ask = |world: &mut World, name: &str| {
+        let change = Change::put(name, 2_000_000, &[]);
+        world.keeper.command(Command { ticket: 0, change });
+    };
+    let mut commits = Vec::new();
+    while commits.len() < 50 {
+        (0..4).for_each(|_| ask(&mut world, "refused"));
+        (0..4).for_each(|_| ask(&mut world, "good"));
+        let Some(call) = world.keeper.poll(world.now, &mut world.outbox) else {
+            world.pass(1);
+            continue;
+        };
+        let Call::Commit(call) = call else {
+            let answer = call.make(&mut world.store);
+            world.keeper.answer(world.now, &mut world.outbox, answer);
+            continue;
+        };
+        let is_refused = |change: &Change| &*change.name == "refused";
+        let changed = call.changes.iter().map(|change| match is_refused(change) {
+            true => Err(Error::store("put it", "it is refused")),
+            false => Ok(Changed { row: None, replaced: None, was_dead: false }),
+        });
+        let done = Done { outcomes: Vec::new(), changed: changed.collect() };
+        let refused = call.changes.iter().filter(|change| is_refused(change)).count();
+        // It has seen none refused when it makes the first.
+        assert!(commits.is_empty() || refused == 0 || refused == call.changes.len());
+        commits.push(0 < refused);
+        world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
+    }
+    assert!(commits[1..].windows(2).all(|two| two[0] != two[1]), "{commits:?}");
 }
 
 #[test]
