@@ -63,9 +63,7 @@ fn main() -> ExitCode {
         Ok(Ended::Interrupted) => return ExitCode::from(130),
         Err(Failure::Watch(error @ WatchError::Trace(_))) => (error.to_string(), 2),
         Err(Failure::Watch(error)) => (error.to_string(), 1),
-        Err(Failure::NoTerminal) => {
-            ("standard output is no terminal: `watch` draws on a terminal".into(), 2)
-        }
+        Err(Failure::Input(message)) => (message.into(), 2),
     };
     say(message);
     ExitCode::from(code)
@@ -73,11 +71,15 @@ fn main() -> ExitCode {
 
 enum Failure {
     Watch(WatchError),
-    NoTerminal,
+    Input(&'static str),
 }
 
 impl Arguments {
     fn run(&self) -> Result<Ended, Failure> {
+        let is_input = self.file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+        if is_input && io::stdin().is_terminal() {
+            return Err(Failure::Input(INPUT_IS_TERMINAL));
+        }
         let mut watch = self.open().map_err(|error| Failure::Watch(error.into()))?;
         if self.ascii {
             watch.use_ascii();
@@ -86,7 +88,7 @@ impl Arguments {
             watch.set_speed(speed);
         }
         if !io::stdout().is_terminal() {
-            return Err(Failure::NoTerminal);
+            return Err(Failure::Input(NO_TERMINAL));
         }
         let failure = |error| Failure::Watch(WatchError::Terminal(error));
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -141,6 +143,10 @@ fn help() -> String {
     let keys = KEYS.replace('\n', "\n  ");
     format!("Keys:\n  {keys}\n\n{EXAMPLES}")
 }
+
+const NO_TERMINAL: &str = "standard output is no terminal: `watch` draws on a terminal";
+const INPUT_IS_TERMINAL: &str =
+    "standard input is a terminal, which the keys come from: expected a pipe or a file";
 
 const DEMO_SEED: u64 = 1;
 

@@ -103,6 +103,16 @@ fn a_signal_that_ends_it_restores_the_terminal() {
     }
 }
 
+#[test]
+fn the_keyboard_is_no_trace() {
+    let Some(mut terminal) = Terminal::open("keyboard") else { return };
+    for arguments in ["-", "--follow -"] {
+        terminal.run(&format!("{COMMAND} {arguments}"));
+        let screen = terminal.wait_for_exit(2);
+        assert!(screen.contains("standard input is a terminal, which the keys"), "{screen}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn ends_when_its_terminal_is_gone() {
