@@ -94,6 +94,8 @@ impl Arguments {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
         signals::on_end(move || end(&flag)).map_err(failure)?;
+        let flag = Arc::clone(&interrupted);
+        thread::spawn(move || end_without_terminal(&flag));
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let mut terminal = ratatui::try_init().map_err(failure)?;
@@ -134,6 +136,20 @@ fn end(interrupted: &AtomicBool) {
     process::exit(130);
 }
 
+/// Ends the process if its terminal goes away, as that of a process that ignores HUP does: to look
+/// for keys there takes for ever.
+fn end_without_terminal(interrupted: &AtomicBool) {
+    while io::stdout().is_terminal() {
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    // A signal tells the same, and has an exit code of its own.
+    thread::sleep(TO_RESTORE);
+    if !interrupted.load(Ordering::Relaxed) {
+        say(WatchError::Terminal(io::Error::other("it is gone")).to_string());
+        process::exit(1);
+    }
+}
+
 /// Says something on standard error, if anybody can hear it.
 fn say(message: String) {
     let _ = writeln!(io::stderr(), "tickwheel-watch: {message}");
@@ -152,6 +168,9 @@ const DEMO_SEED: u64 = 1;
 
 /// After a signal the terminal is restored within this.
 const TO_RESTORE: Duration = Duration::from_secs(2);
+
+/// How often the command looks whether its terminal is still there.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
