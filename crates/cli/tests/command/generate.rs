@@ -81,6 +81,14 @@ fn as_many_are_pending_as_asked_for() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "5", "6"].into());
 }
 
+/// 3 visits in 2 ns, where a whole number of nanoseconds between them would be none.
+#[test]
+fn time_goes_on_however_many_may_be_pending() {
+    let size = Size { operations: 1_500_001, pending: 150_000_000.try_into().unwrap() };
+    let last = Generator::new(Shape::Short, size, 3).last().unwrap();
+    assert_eq!(last.time_ms, 1);
+}
+
 /// In 4 GB of addresses, where all keys that there could be would take 64.
 #[cfg(target_os = "linux")]
 #[test]
