@@ -139,6 +139,23 @@ fn a_file_is_gzip_if_its_name_ends_so() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("trace.csv");
+    // Both more than the umask lets a new file have, and less.
+    for mode in [0o600, 0o666, 0o640] {
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        generate(&["short", "--operations", "3", "-o", file.to_str().unwrap()]);
+        let written = fs::metadata(&file).unwrap();
+        assert!(0 < written.len());
+        assert_eq!(written.permissions().mode() & 0o777, mode, "{mode:o}");
+    }
+}
+
 #[test]
 fn more_than_fits_anywhere_streams_to_a_reader_who_has_had_enough() {
     let mut child = command(&["short", "--operations", "1000000000000000"])
