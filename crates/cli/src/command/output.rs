@@ -14,6 +14,10 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().try_map(Self::parse)
     }
@@ -27,7 +31,7 @@ impl OutputFile {
         if !Path::new(&name).file_name().is_some_and(is_last) {
             return Err("found a folder, expected a file");
         }
-        Ok(Self { path: name.into() })
+        Ok(Self::new(name.into()))
     }
 
     /// How the name ends, in lower case, without the dot.

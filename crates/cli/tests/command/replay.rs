@@ -744,6 +744,22 @@ fn shells_and_man_know_the_command() {
     assert!(text(&output.stderr).contains("absent"), "{}", text(&output.stderr));
 }
 
+/// A limit on the size of files is met like a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_man_page_that_cannot_be_written_is_named_and_is_not_there() {
+    let folder = TempDir::new().unwrap();
+    let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" man \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_tickwheel")]).arg(folder.path());
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains(".1: "), "{}", text(&output.stderr));
+    for page in fs::read_dir(folder.path()).unwrap() {
+        assert!(0 < page.unwrap().metadata().unwrap().len());
+    }
+}
+
 /// What a sorted map of exact deadlines makes of a trace.
 #[derive(Default)]
 struct Naive {
