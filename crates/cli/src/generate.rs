@@ -61,6 +61,8 @@ pub struct Generator {
     /// The operations to come.
     left: u64,
     time_ns: u128,
+    /// The part of a nanosecond that is not in it yet, times the number of keys.
+    rest: u64,
     /// The visits before the next pause, in bursts.
     together: u32,
     pending: NonZeroU32,
@@ -96,6 +98,7 @@ impl Generator {
             random: Rng::with_seed(seed),
             left: size.operations,
             time_ns: 0,
+            rest: 0,
             together: 0,
             pending: size.pending,
             timeouts: HashMap::new(),
@@ -104,9 +107,15 @@ impl Generator {
 
     /// The time until the next visit.
     fn pause(&mut self) -> u128 {
-        let mean = self.shape.habits().between_visits_ns / u64::from(self.pending.get());
+        let between_visits_ns = self.shape.habits().between_visits_ns;
         if self.shape != Shape::Bursts {
-            return self.random.u64(0..=2 * mean).into();
+            let keys = u64::from(self.pending.get());
+            let mean = between_visits_ns / keys;
+            // Of very many keys, the mean itself is only a part of a nanosecond.
+            self.rest += between_visits_ns % keys;
+            let carried = self.rest / keys;
+            self.rest %= keys;
+            return (self.random.u64(0..=2 * mean) + carried).into();
         }
         if let Some(left) = self.together.checked_sub(1) {
             self.together = left;
@@ -114,7 +123,7 @@ impl Generator {
         }
         // A tenth of all, so that each is visited once in ten bursts.
         self.together = (self.pending.get() / 10).max(1) - 1;
-        u128::from(self.random.u64(0..=2 * self.shape.habits().between_visits_ns / 10))
+        u128::from(self.random.u64(0..=2 * between_visits_ns / 10))
     }
 
     fn delay_ms(&mut self) -> u64 {

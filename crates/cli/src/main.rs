@@ -4,6 +4,8 @@ mod command;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use clap_mangen::Man;
+use command::output::OutputFile;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
@@ -106,8 +108,14 @@ fn print_completions(shell: Shell) -> Result<(), Failure> {
 }
 
 fn write_man_pages(folder: &Path) -> Result<(), Failure> {
-    clap_mangen::generate_to(Arguments::command(), folder)
-        .map_err(|error| Failure::Output(format!("{}: {error}", folder.display())))
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    for command in command.get_subcommands().chain([&command]) {
+        let page = Man::new(command.clone());
+        let file = OutputFile::new(folder.join(page.get_filename()));
+        file.write(|output| page.render(output))?;
+    }
+    Ok(())
 }
 
 const EXIT_CODES: &str = "\

@@ -63,9 +63,7 @@ fn main() -> ExitCode {
         Ok(Ended::Interrupted) => return ExitCode::from(130),
         Err(Failure::Watch(error @ WatchError::Trace(_))) => (error.to_string(), 2),
         Err(Failure::Watch(error)) => (error.to_string(), 1),
-        Err(Failure::NoTerminal) => {
-            ("standard output is no terminal: `watch` draws on a terminal".into(), 2)
-        }
+        Err(Failure::Input(message)) => (message.into(), 2),
     };
     say(message);
     ExitCode::from(code)
@@ -73,11 +71,15 @@ fn main() -> ExitCode {
 
 enum Failure {
     Watch(WatchError),
-    NoTerminal,
+    Input(&'static str),
 }
 
 impl Arguments {
     fn run(&self) -> Result<Ended, Failure> {
+        let is_input = self.file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+        if is_input && io::stdin().is_terminal() {
+            return Err(Failure::Input(INPUT_IS_TERMINAL));
+        }
         let mut watch = self.open().map_err(|error| Failure::Watch(error.into()))?;
         if self.ascii {
             watch.use_ascii();
@@ -86,12 +88,14 @@ impl Arguments {
             watch.set_speed(speed);
         }
         if !io::stdout().is_terminal() {
-            return Err(Failure::NoTerminal);
+            return Err(Failure::Input(NO_TERMINAL));
         }
         let failure = |error| Failure::Watch(WatchError::Terminal(error));
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
         signals::on_end(move || end(&flag)).map_err(failure)?;
+        let flag = Arc::clone(&interrupted);
+        thread::spawn(move || end_without_terminal(&flag));
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let mut terminal = ratatui::try_init().map_err(failure)?;
@@ -132,6 +136,20 @@ fn end(interrupted: &AtomicBool) {
     process::exit(130);
 }
 
+/// Ends the process if its terminal goes away, as that of a process that ignores HUP does: to look
+/// for keys there takes for ever.
+fn end_without_terminal(interrupted: &AtomicBool) {
+    while io::stdout().is_terminal() {
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    // A signal tells the same, and has an exit code of its own.
+    thread::sleep(TO_RESTORE);
+    if !interrupted.load(Ordering::Relaxed) {
+        say(WatchError::Terminal(io::Error::other("it is gone")).to_string());
+        process::exit(1);
+    }
+}
+
 /// Says something on standard error, if anybody can hear it.
 fn say(message: String) {
     let _ = writeln!(io::stderr(), "tickwheel-watch: {message}");
@@ -142,10 +160,17 @@ fn help() -> String {
     format!("Keys:\n  {keys}\n\n{EXAMPLES}")
 }
 
+const NO_TERMINAL: &str = "standard output is no terminal: `watch` draws on a terminal";
+const INPUT_IS_TERMINAL: &str =
+    "standard input is a terminal, which the keys come from: expected a pipe or a file";
+
 const DEMO_SEED: u64 = 1;
 
 /// After a signal the terminal is restored within this.
 const TO_RESTORE: Duration = Duration::from_secs(2);
+
+/// How often the command looks whether its terminal is still there.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:

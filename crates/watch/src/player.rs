@@ -129,6 +129,8 @@ impl Player {
     /// of operations.
     pub(super) fn play(&mut self, to: u64, deadline: Instant) -> Result<u64, TraceError> {
         const EVENTS_A_LOOK: u64 = 64;
+        // At the last tick all would be due that is never reached.
+        let to = to.min(NEVER - 1);
         let mut operations = 0;
         for number in 1.. {
             self.read()?;

@@ -632,6 +632,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_never_due_does_not_fire_at_any_speed() {
+        let mut watch = watch(vec![(u64::MAX - 100, 1, 1_000)]);
+        watch.set_speed(Duration::MAX);
+        press(&mut watch, ' ');
+        watch.elapse(FRAME).unwrap();
+        assert!(watch.told.ends_with("nothing is pending that will ever be due."));
+        for wheel in &watch.player.wheels {
+            assert_eq!((wheel.see().fired, wheel.wheel().len()), (0, 1));
+        }
+    }
+
+    #[test]
     fn a_question_mark_explains_the_keys_until_the_next_key() {
         let mut watch = watch(vec![(0, 1, 3)]);
         press(&mut watch, '?');

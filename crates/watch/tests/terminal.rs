@@ -103,6 +103,44 @@ fn a_signal_that_ends_it_restores_the_terminal() {
     }
 }
 
+/// As under `nohup`. A command that goes on is killed, because it takes a core.
+#[cfg(target_os = "linux")]
+#[test]
+fn ends_when_its_terminal_is_gone_though_no_signal_says_so() {
+    let Some(mut terminal) = Terminal::open("nohup") else { return };
+    let folder = tempfile::TempDir::new().unwrap();
+    let script = "trap '' HUP; cd $0; sh -c 'echo $$ > process; exec $0 --demo 2> said' $1; \
+                  echo $? > code";
+    std::fs::write(folder.path().join("script"), script).unwrap();
+    let path = folder.path().display();
+    terminal.run(&format!("sh -c \"$(cat {path}/script)\" {path} {COMMAND}"));
+    terminal.wait_for("[playing]");
+    terminal.press("Space");
+    terminal.wait_for("[paused]");
+    drop(terminal);
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let started = Instant::now();
+    while read("code").is_empty() && started.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let code = read("code");
+    if code.is_empty() {
+        Command::new("kill").args(["-s", "KILL", read("process").trim()]).status().unwrap();
+    }
+    assert_eq!(code.trim(), "1");
+    assert!(read("said").contains("the terminal does not answer: "), "{}", read("said"));
+}
+
+#[test]
+fn the_keyboard_is_no_trace() {
+    let Some(mut terminal) = Terminal::open("keyboard") else { return };
+    for arguments in ["-", "--follow -"] {
+        terminal.run(&format!("{COMMAND} {arguments}"));
+        let screen = terminal.wait_for_exit(2);
+        assert!(screen.contains("standard input is a terminal, which the keys"), "{screen}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn ends_when_its_terminal_is_gone() {

@@ -65,7 +65,7 @@ impl Generate {
                 print(|output| self.write(output, &progress, &AtomicBool::new(false)))
             }
         };
-        progress.finish_and_clear();
+        progress::clear(&progress);
         done
     }
 

@@ -14,6 +14,10 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().try_map(Self::parse)
     }
@@ -27,7 +31,7 @@ impl OutputFile {
         if !Path::new(&name).file_name().is_some_and(is_last) {
             return Err("found a folder, expected a file");
         }
-        Ok(Self { path: name.into() })
+        Ok(Self::new(name.into()))
     }
 
     /// How the name ends, in lower case, without the dot.
@@ -74,7 +78,7 @@ impl OutputFile {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
         let target = self.target().map_err(Failure::Output)?;
-        let written = new_file(folder(&target)).and_then(|mut file| {
+        let written = new_file(&target).and_then(|mut file| {
             write(&mut file)?;
             file.persist(&target).map(drop).map_err(|error| error.error)
         });
@@ -122,11 +126,20 @@ fn folder(file: &Path) -> &Path {
     }
 }
 
-/// A temporary file that has the permissions of any new file when it keeps its name.
-fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+/// A temporary file beside `target` that has the permissions of that file when it gets its name, or
+/// those of any new file.
+fn new_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tickwheel-");
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
+    {
+        let kept = target.metadata().ok().map(|it| it.permissions());
+        let new = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let file = builder.permissions(kept.clone().unwrap_or(new)).tempfile_in(folder(target))?;
+        // The umask has taken some of those that are kept.
+        kept.into_iter().try_for_each(|kept| file.as_file().set_permissions(kept))?;
+        Ok(file)
+    }
+    #[cfg(not(unix))]
+    builder.tempfile_in(folder(target))
 }

@@ -5,7 +5,8 @@ use crate::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 use tickwheel_cli::signals;
 use tickwheel_cli::study::Progress;
@@ -57,10 +58,20 @@ pub(crate) fn exit_when_interrupted(progress: &ProgressBar) -> Result<Interrupt,
     let (lock, progress) = (Arc::clone(&held), progress.clone());
     on_end(move || {
         let _held = lock.lock();
-        progress.finish_and_clear();
+        clear(&progress);
         std::process::exit(130);
     })?;
     Ok(held)
+}
+
+/// Clears the line of `progress`, unless the terminal does not take it within [`TO_CLEAR`].
+pub(crate) fn clear(progress: &ProgressBar) {
+    let (progress, (done, cleared)) = (progress.clone(), mpsc::channel());
+    thread::spawn(move || {
+        progress.finish_and_clear();
+        let _ = done.send(());
+    });
+    let _ = cleared.recv_timeout(TO_CLEAR);
 }
 
 /// Returns a flag that Ctrl-C, SIGTERM and SIGHUP set, for work that must tidy up behind itself.
@@ -75,3 +86,6 @@ fn on_end(handler: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     signals::on_end(handler)
         .map_err(|error| Failure::Output(format!("cannot watch for signals: {error}")))
 }
+
+/// A terminal that takes no output keeps nobody from ending the command for longer than this.
+const TO_CLEAR: Duration = Duration::from_secs(2);

@@ -70,7 +70,7 @@ pub fn report(
     let (study, operations) = study_and_keep(trace, &options.study, &mut progress)?;
     let wheels = study.counted(&operations, modes, options.tick);
     let number = if wheels[1].stopped.is_none() { 2 } else { 1 };
-    let profile = Profile::of(&operations, &modes[..number], options.tick);
+    let profile = Profile::of(&operations, study.end_ms, &modes[..number], options.tick);
     Ok(Page { profile, study, wheels })
 }
 

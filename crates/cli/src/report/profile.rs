@@ -9,7 +9,7 @@ use tickwheel::Mode;
 /// A trace as a whole, and over time in steps of equal length.
 #[derive(Debug)]
 pub(super) struct Profile {
-    /// The timeouts that fired up to the last operation.
+    /// The timeouts that fired up to the last operation, or to the end of the recording.
     pub(super) fired: u64,
     pub(super) most_pending: u64,
     /// When the first step begins, in ms.
@@ -32,9 +32,14 @@ pub(super) struct Step {
 }
 
 impl Profile {
-    /// Runs `operations` through a wheel of each of `modes`: a hierarchical one, and maybe a hashed
-    /// one.
-    pub(super) fn of(operations: &[Operation], modes: &[Mode], tick: Tick) -> Self {
+    /// Runs `operations`, and what fires after them up to `end_ms`, through a wheel of each of
+    /// `modes`: a hierarchical one, and maybe a hashed one.
+    pub(super) fn of(
+        operations: &[Operation],
+        end_ms: Option<u64>,
+        modes: &[Mode],
+        tick: Tick,
+    ) -> Self {
         let mut wheels: Vec<_> = modes.iter().map(|&mode| Run::shown(mode)).collect();
         let mut step = Step::default();
         let mut planner = Planner::new(tick);
@@ -44,16 +49,18 @@ impl Profile {
             fired: 0,
             most_pending: 0,
             from_ms,
-            step_ms: ((last_ms - from_ms) / MOST_STEPS + 1).next_power_of_two(),
+            step_ms: ((end_ms.unwrap_or(last_ms) - from_ms) / MOST_STEPS + 1).next_power_of_two(),
             steps: Vec::new(),
         };
-        for operation in operations {
-            while (profile.steps.len() as u64) < (operation.time_ms - from_ms) / profile.step_ms {
+        let operations = operations.iter().map(|operation| (operation.time_ms, Some(operation)));
+        for (time_ms, operation) in operations.chain(end_ms.map(|ms| (ms, None))) {
+            while (profile.steps.len() as u64) < (time_ms - from_ms) / profile.step_ms {
                 let end_ms = from_ms + (profile.steps.len() as u64 + 1) * profile.step_ms;
                 wheels.iter_mut().for_each(|wheel| wheel.come_to(tick.present(end_ms - 1)));
                 profile.steps.push(std::mem::take(&mut step).end(&wheels));
             }
-            wheels.iter_mut().for_each(|wheel| wheel.come_to(tick.present(operation.time_ms)));
+            wheels.iter_mut().for_each(|wheel| wheel.come_to(tick.present(time_ms)));
+            let Some(operation) = operation else { break };
             for call in planner.calls(operation) {
                 wheels.iter_mut().for_each(|wheel| wheel.make(&call));
             }

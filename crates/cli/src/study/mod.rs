@@ -158,6 +158,8 @@ pub struct Study {
     pub rounds: usize,
     /// The number of the configuration that the others are compared with.
     baseline: usize,
+    /// When the recording ended, in ms; None if the trace does not say so or was not read to there.
+    pub(crate) end_ms: Option<u64>,
 }
 
 /// A configuration that was studied.
@@ -259,6 +261,7 @@ pub(crate) fn study_and_keep(
         options: options.clone(),
         candidates,
         rounds: 0,
+        end_ms,
     };
     let plan = plans.iter().find(|plan| plan.tick == study.tick());
     if let Some(plan) = plan.filter(|_| study.unfit.is_empty()) {
@@ -279,7 +282,7 @@ impl Study {
         if let [Some(one), Some(other)] = modes.map(known) {
             return [one, other].map(Clone::clone);
         }
-        let plan = Plan::new(operations, tick, None);
+        let plan = Plan::new(operations, tick, self.end_ms);
         count(&plan, &modes, &self.options, &mut || ()).try_into().expect("there are two modes")
     }
 }

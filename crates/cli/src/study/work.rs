@@ -83,9 +83,11 @@ pub(super) fn count(
     // A timer takes the same steps in shorter calls. The last step of each may exceed the cap, and
     // the wheel does not say by how much.
     let mut run = Run::new(mode, Driver::Wheel, plan.places, counter);
-    let stopped = run.advance(plan, 0..usize::MAX).err();
+    let done = run.advance(plan, 0..usize::MAX);
     run.observer.look_at(&run.wheel);
-    (run.observer.figures, stopped)
+    // The last steps, or all of a short run, are fewer than those between two looks.
+    let within = done.and_then(|()| run.observer.look_at_limits(&run.wheel));
+    (run.observer.figures, within.err())
 }
 
 /// Counts what a wheel does.

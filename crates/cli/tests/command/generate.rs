@@ -81,6 +81,14 @@ fn as_many_are_pending_as_asked_for() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "5", "6"].into());
 }
 
+/// 3 visits in 2 ns, where a whole number of nanoseconds between them would be none.
+#[test]
+fn time_goes_on_however_many_may_be_pending() {
+    let size = Size { operations: 1_500_001, pending: 150_000_000.try_into().unwrap() };
+    let last = Generator::new(Shape::Short, size, 3).last().unwrap();
+    assert_eq!(last.time_ms, 1);
+}
+
 /// In 4 GB of addresses, where all keys that there could be would take 64.
 #[cfg(target_os = "linux")]
 #[test]
@@ -129,6 +137,23 @@ fn a_file_is_gzip_if_its_name_ends_so() {
         assert!(bytes == expected, "{name}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("trace.csv");
+    // Both more than the umask lets a new file have, and less.
+    for mode in [0o600, 0o666, 0o640] {
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        generate(&["short", "--operations", "3", "-o", file.to_str().unwrap()]);
+        let written = fs::metadata(&file).unwrap();
+        assert!(0 < written.len());
+        assert_eq!(written.permissions().mode() & 0o777, mode, "{mode:o}");
+    }
 }
 
 #[test]

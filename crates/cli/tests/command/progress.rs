@@ -1,6 +1,6 @@
 //! What the command shows on a terminal while it works.
 
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, wait_for};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -43,6 +43,23 @@ fn progress_is_shown_on_a_terminal_alone_and_an_interrupt_leaves_nothing_behind(
     terminal.run(&format!("{COMMAND} choose {trace} --limit-time 1s > {page} 2> {said}"));
     terminal.wait_for_exit(0);
     assert_eq!(std::fs::read_to_string(said).unwrap(), "");
+}
+
+#[test]
+fn a_signal_ends_it_though_its_terminal_takes_no_output() {
+    let Some(mut terminal) = Terminal::open("stopped") else { return };
+    let folder = tempfile::TempDir::new().unwrap();
+    let [process, code] = ["process", "code"].map(|name| folder.path().join(name));
+    // It waits for a trace from the keyboard.
+    let replay = format!("sh -c 'echo $$ > {}; exec {COMMAND} replay -'", process.display());
+    terminal.run(&format!("{replay}; echo $? > {}", code.display()));
+    terminal.wait_for("reading, 0 operations");
+    terminal.press("C-s");
+    thread::sleep(Duration::from_secs(1));
+    let process = std::fs::read_to_string(process).unwrap();
+    let sent = Command::new("kill").args(["-s", "TERM", process.trim()]).status();
+    assert!(sent.unwrap().success());
+    wait_for("130", || std::fs::read_to_string(&code).unwrap_or_default());
 }
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_tickwheel");

@@ -407,6 +407,25 @@ fn a_limit_is_looked_at_while_the_last_timeouts_are_handed_out() {
     assert!(table.contains(verdict), "{table}");
 }
 
+/// So short a run is over before a limit is looked at for the first time.
+#[test]
+fn a_limit_holds_in_a_short_run_too() {
+    // Each round looks at all that wait, which are more than a wheel holds in no bucket.
+    let waiting = (0..1_100).map(|key| format!("0,schedule,{key},102400\n"));
+    let rounds = (0..100).map(|round| format!("{},schedule,{},512\n", 512 * round, 2_000 + round));
+    let trace = HEADER.to_string() + &waiting.chain(rounds).collect::<String>();
+    let stopped = |limit: [&str; 2]| -> Vec<Value> {
+        let modes = ["-", "--json", "--mode", "hierarchical:64,hashed:512"];
+        let found = json(&replay_input(trace.as_bytes(), &[&modes[..], &limit].concat()));
+        found.into_iter().map(|figures| figures["stopped"].clone()).collect()
+    };
+    assert_eq!(stopped(["--limit-slower", "1000"]), [Value::Null, Value::Null]);
+    let over = "over 4 times the work of hierarchical:64".into();
+    assert_eq!(stopped(["--limit-slower", "4"]), [Value::Null, over]);
+    let over = "over the limit of 1.0 KiB";
+    assert_eq!(stopped(["--max-memory", "1KiB"]), [over, over]);
+}
+
 #[test]
 fn arguments_are_checked_before_any_work() {
     let folder = TempDir::new().unwrap();
@@ -723,6 +742,22 @@ fn shells_and_man_know_the_command() {
     let output = tickwheel().arg("man").arg(folder.path().join("absent")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("absent"), "{}", text(&output.stderr));
+}
+
+/// A limit on the size of files is met like a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_man_page_that_cannot_be_written_is_named_and_is_not_there() {
+    let folder = TempDir::new().unwrap();
+    let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" man \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_tickwheel")]).arg(folder.path());
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains(".1: "), "{}", text(&output.stderr));
+    for page in fs::read_dir(folder.path()).unwrap() {
+        assert!(0 < page.unwrap().metadata().unwrap().len());
+    }
 }
 
 /// What a sorted map of exact deadlines makes of a trace.

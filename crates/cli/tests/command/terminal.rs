@@ -86,7 +86,8 @@ impl Drop for Terminal {
     }
 }
 
-fn wait_for(text: &str, read: impl Fn() -> String) -> String {
+/// Waits until `text` is in what `read` returns, and returns that.
+pub(crate) fn wait_for(text: &str, read: impl Fn() -> String) -> String {
     let started = Instant::now();
     loop {
         let screen = read();

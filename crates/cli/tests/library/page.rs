@@ -46,6 +46,19 @@ fn the_steps_have_all_that_a_replay_counts() {
     }
 }
 
+/// A recording may end long after its last operation.
+#[test]
+fn what_fires_before_a_recording_ends_is_not_pending_at_its_end() {
+    let operations: String = (0..500).map(|key| format!("{key},schedule,{key},1000\n")).collect();
+    for (end_ms, fired) in [(499, 0), (1_000, 1), (1_250, 251), (9_000, 500)] {
+        let page = page_of(&format!("0,begin,,\n{operations}{end_ms},end,,\n"), "hashed:64");
+        let (text, figures) = (page.to_string(), &page.study().candidates[0].figures);
+        assert_eq!((figures.fired_in_span, figures.live_at_end), (fired, 500 - fired));
+        assert_eq!(columns(&text, "ends")["timeouts"], [0, fired, 500 - fired], "{end_ms}");
+        assert_eq!(columns(&text, "pending")["pending"].last(), Some(&(500 - fired)), "{end_ms}");
+    }
+}
+
 #[test]
 fn the_way_begins_where_a_wheel_puts_the_timeout() {
     let mut random = Rng::with_seed(1);
