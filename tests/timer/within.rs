@@ -153,9 +153,8 @@ fn a_repeating_one_moves_its_next_run(manual: Manual) {
     let beat = manual.every(100, MissedTick::Skip, manual.log.repeat(1, 4));
     assert_eq!(manual.advance(100), [(100, 1)]);
     // It is due at 200, and might meet another one.
-    let others = [55, 105].map(|delay| manual.idle(delay));
-    assert!(beat.reschedule_within(range(50..=110)));
-    assert!(others.iter().all(|other| other.cancel()));
+    let other = manual.idle(105);
+    assert!(beat.reschedule_within(range(50..=110)) && other.cancel());
     assert_eq!(beat.deadline(), Some(manual.at(200)));
     assert!(beat.reschedule_within(range(150..=160)));
     assert_eq!(beat.deadline(), Some(manual.at(256)));
