@@ -876,9 +876,9 @@ fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
     assert!((ROOM..ROOM * 9 / 8).contains(&waiting), "{waiting}");
 
     for is_again in [true, false] {
+        let written = timer.recorded().unwrap().operations;
         drop(stopped);
         // The thread that writes has room again when it has written.
-        let written = timer.recorded().unwrap().operations;
         wait_until(|| written < timer.recorded().unwrap().operations);
         let missing = || timer.recorded().unwrap().missing;
         wait_until(|| {
@@ -1059,7 +1059,6 @@ fn stop_waits_until_all_is_written_though_the_drop_of_the_driver_did_not() {
     });
 }
 
-/// The last clone goes inside of a task, where nothing waits.
 /// That thread waits for the writer, and this one for that.
 #[test]
 fn stop_waits_until_all_is_written_while_the_drop_of_the_driver_does() {
@@ -1164,6 +1163,7 @@ fn a_name_is_not_used_again_before_its_timeout_is_due() {
     assert_eq!(disk.text(), format!("{HEADER}{lines}"));
 }
 
+/// The last clone goes inside of a task, where nothing waits.
 #[test]
 fn the_drop_of_a_driver_that_goes_last_waits_until_all_is_written() {
     let disk = Disk::default();

@@ -30,9 +30,9 @@ use writer::{Log, Writer};
 /// CSV with the columns `time_ms,op,key,delay_ms`: what happened, when, to which timeout, and how
 /// long after that it is due. It says nothing of the values. Times are whole milliseconds since
 /// tick 0, rounded down; that is when a timer was built, unless it was told
-/// [when](crate::TimerBuilder::ticks_from). So a replay fires what the program fired. But if a tick is not a
-/// whole number of milliseconds, what was cancelled or moved in the millisecond in which it was due
-/// fires too, and the replay counts a late cancel.
+/// [when](crate::TimerBuilder::ticks_from). So a replay fires what the program fired. But if a tick
+/// is not a whole number of milliseconds, what was cancelled or moved in the millisecond in which it
+/// was due fires too, and the replay counts a late cancel.
 ///
 /// Three more `op`s are the recorder's own. `begin` is the first. `end` is the last, at the time at
 /// which the recording ended: without it the program was killed, or has not ended yet. `missing`
@@ -157,7 +157,7 @@ impl fmt::Debug for Recorder {
 pub(crate) struct Lane {
     log: Arc<Log>,
     number: usize,
-    /// When what is told next happens, in ms since the recording began.
+    /// When what is told next happens, in ms since tick 0.
     pub(crate) time_ms: u64,
 }
 
@@ -186,7 +186,7 @@ impl Recording {
         Self { log: Arc::new(log), sink: Mutex::new(Some(sink)), thread: Mutex::new(None) }
     }
 
-    /// Starts the thread that writes. `now` returns the ms since the recording began.
+    /// Starts the thread that writes. `now` returns the ms since tick 0.
     pub(crate) fn start(&self, now: impl Fn() -> u64 + Send + 'static) -> io::Result<()> {
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(sink) = sink else { return Ok(()) };

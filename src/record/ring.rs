@@ -34,11 +34,11 @@ struct Pushed {
 /// What happened to a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operation {
-    /// When, in ms since the recording began.
+    /// When, in ms since tick 0.
     pub(super) time_ms: u64,
     pub(super) key: u32,
     pub(super) kind: OperationKind,
-    /// When the timeout is due, in ms since the recording began. It means nothing for
+    /// When the timeout is due, in ms since tick 0. It means nothing for
     /// [`OperationKind::Cancel`].
     pub(super) due_ms: u64,
 }

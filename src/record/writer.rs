@@ -35,7 +35,7 @@ pub(super) struct Log {
 /// Takes the operations out of the rings and writes them, in the order of time.
 pub(super) struct Writer {
     log: Arc<Log>,
-    /// Returns the ms since the recording began.
+    /// Returns the ms since tick 0.
     now: Box<dyn Fn() -> u64 + Send>,
     /// None once writing has failed.
     sink: Option<Box<dyn Write + Send>>,
@@ -186,7 +186,7 @@ impl Writer {
         false
     }
 
-    /// Returns the ms since the recording began. If the clock panics, nothing more is written.
+    /// Returns the ms since tick 0. If the clock panics, nothing more is written.
     fn present(&mut self) -> u64 {
         catch(&self.now).unwrap_or_else(|payload| {
             swallow(payload);

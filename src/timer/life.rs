@@ -142,7 +142,7 @@ impl Life {
     }
 
     /// Waits for the writer of a recording, if this thread may. While another thread stops the
-    /// timer, that thread waits for the writer.
+    /// timer, that thread waits for the writer, if it may.
     pub(super) fn wait_for_recording(&self) {
         let mut phase = lock(&self.phase);
         if matches!(*phase, LifePhase::Stopped) {

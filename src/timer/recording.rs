@@ -20,7 +20,7 @@ mod recorded {
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
 
-    /// In milliseconds since the recording began.
+    /// In milliseconds since tick 0.
     pub(in crate::timer) type Now = u64;
 
     /// Where to record to. The lock lets threads share the builder, and is never waited for.

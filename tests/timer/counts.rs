@@ -40,7 +40,8 @@ fn however_many_runs_were_missed_the_count_does_not_decrease(manual: Manual) {
     let beat = manual.every(1, MissedTick::Skip, || ControlFlow::Continue(()));
     manual.jump(10);
     assert_eq!(manual.timer.stats().missed, 9);
-    let past = manual.at(0).checked_sub(Duration::from_secs(1 << 62)).expect("an instant");
+    // Windows has no such instant.
+    let Some(past) = manual.at(0).checked_sub(Duration::from_secs(1 << 62)) else { return };
     for _ in 0..2 {
         assert!(beat.reschedule_at(past));
         manual.advance(1);

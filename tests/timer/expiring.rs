@@ -988,9 +988,8 @@ fn after_the_timer_was_stopped_expired_values_make_room() {
     assert!(map.insert(20, 20, ms(10)).is_err());
 }
 
-/// A map of one shard whose callers found all its `count` values expired, while the worker was held
-/// up.
-fn full_of_found(manual: &Manual, count: u32) -> (ExpiringMap<u32, u32>, Gone) {
+/// A map of one shard that is full with `count` values, which end at 50 ms.
+fn full(manual: &Manual, count: u32) -> (ExpiringMap<u32, u32>, Gone) {
     let (map, gone) = logged(manual, |builder| builder.max_len(count as usize));
     for key in 0..count {
         map.insert(key, key, ms(50)).unwrap();
@@ -1002,7 +1001,7 @@ fn full_of_found(manual: &Manual, count: u32) -> (ExpiringMap<u32, u32>, Gone) {
 #[test]
 fn all_that_callers_had_found_expired_goes_to_the_hook_though_the_map_is_empty() {
     let manual = Manual::with(|builder| builder);
-    let (map, gone) = full_of_found(&manual, 1_000);
+    let (map, gone) = full(&manual, 1_000);
     while_the_worker_is_held_up(&manual, |_| {
         for key in 0..1_000 {
             assert!(map.insert(key, 0, ms(50)).is_err());
@@ -1015,7 +1014,7 @@ fn all_that_callers_had_found_expired_goes_to_the_hook_though_the_map_is_empty()
 #[test]
 fn a_drain_makes_room_for_what_it_found_and_for_what_callers_had_found_expired() {
     let manual = Manual::with(|builder| builder);
-    let (map, gone) = full_of_found(&manual, 10);
+    let (map, gone) = full(&manual, 10);
     map.remove(&9);
     map.insert(20, 20, ms(500)).unwrap();
     while_the_worker_is_held_up(&manual, |_| {

@@ -95,7 +95,8 @@ impl Arguments {
         let flag = Arc::clone(&interrupted);
         signals::on_end(move || end(&flag)).map_err(failure)?;
         let flag = Arc::clone(&interrupted);
-        thread::spawn(move || end_without_terminal(&flag));
+        let looks = move || end_without_terminal(&flag);
+        thread::Builder::new().spawn(looks).map_err(failure)?;
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let mut terminal = ratatui::try_init().map_err(failure)?;

@@ -133,11 +133,17 @@ fn new_file(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     builder.prefix(".tickwheel-");
     #[cfg(unix)]
     {
-        let kept = target.metadata().ok().map(|it| it.permissions());
-        let new = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        let file = builder.permissions(kept.clone().unwrap_or(new)).tempfile_in(folder(target))?;
-        // The umask has taken some of those that are kept.
-        kept.into_iter().try_for_each(|kept| file.as_file().set_permissions(kept))?;
+        use std::fs::{Metadata, Permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |file: Metadata| file.permissions().mode() & 0o777;
+        let kept = target.metadata().ok().map(mode);
+        builder.permissions(Permissions::from_mode(kept.unwrap_or(0o666)));
+        let file = builder.tempfile_in(folder(target))?;
+        // The umask may have taken some of those that are kept.
+        let got = mode(file.as_file().metadata()?);
+        if let Some(kept) = kept.filter(|&kept| kept != got) {
+            file.as_file().set_permissions(Permissions::from_mode(kept))?;
+        }
         Ok(file)
     }
     #[cfg(not(unix))]

@@ -67,10 +67,12 @@ pub(crate) fn exit_when_interrupted(progress: &ProgressBar) -> Result<Interrupt,
 /// Clears the line of `progress`, unless the terminal does not take it within [`TO_CLEAR`].
 pub(crate) fn clear(progress: &ProgressBar) {
     let (progress, (done, cleared)) = (progress.clone(), mpsc::channel());
-    thread::spawn(move || {
+    let clears = move || {
         progress.finish_and_clear();
         let _ = done.send(());
-    });
+    };
+    // Where no thread can be had, the line stays.
+    let _ = thread::Builder::new().spawn(clears);
     let _ = cleared.recv_timeout(TO_CLEAR);
 }
 
