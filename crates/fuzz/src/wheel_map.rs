@@ -194,7 +194,18 @@ impl Run {
     fn remove(&mut self, number: u64, is_entry: bool) {
         let key = self.keys.make(number);
         let removed = self.call(Cost::Constant, |map| {
-            if is_entry { map.remove_entry(&key).map(|(_, value)| value) } else { map.remove(&key) }
+            if is_entry {
+                map.remove_entry(&key).map(|(key, value)| (Some(key), value))
+            } else {
+                map.remove(&key).map(|value| (None, value))
+            }
+        });
+        // Where the drop of a key panics in there, the compiler forgets the value.
+        let removed = removed.map(|removed| {
+            removed.map(|(key, value)| {
+                caught(|| drop(key));
+                value
+            })
         });
         let is_there = self.is_honest && self.by_number.contains_key(&number);
         let removed = match removed {
