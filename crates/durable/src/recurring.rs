@@ -94,6 +94,11 @@ impl Recurring {
     #[cfg(feature = "cron")]
     pub fn cron(expression: &str, time_zone: &str) -> Result<Self, Error> {
         let wrong = |what: &str, why: String| Error::Cron { what: what.to_owned(), why };
+        // The parser takes a list of nothing, and then looks for its time for minutes.
+        let is_list = |field: &str| field.split(',').all(|item| !item.is_empty());
+        if !expression.split_whitespace().all(is_list) {
+            return Err(wrong(expression, "nothing stands before or after a comma".to_owned()));
+        }
         let cron = expression.parse::<croner::Cron>();
         let cron = cron.map_err(|error| wrong(expression, error.to_string()))?;
         let zone = TimeZone::get(time_zone);
@@ -336,8 +341,9 @@ mod tests {
 
         #[test]
         fn what_is_wrong_with_an_expression_or_a_zone_is_told() {
-            for expression in ["", "* * *", "61 * * * *", "x * * * *", "*/0 * * * *", "5-1 * * * *"]
-            {
+            let wrong = ["", "* * *", "61 * * * *", "x * * * *", "*/0 * * * *", "5-1 * * * *"];
+            let lists = ["*/7 , * * * *", ", * * * *", "0 1,,2 * * *", "0 0 * * 1,"];
+            for expression in wrong.into_iter().chain(lists) {
                 let Err(Error::Cron { what, why }) = Recurring::cron(expression, "UTC") else {
                     panic!("{expression:?} is none")
                 };
