@@ -9,6 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::Error;
+use crate::keeper::words::CommitCall;
 use crate::keeper::{Answer, Call, Command, Config, Keeper, Rate, Settled};
 use crate::store::{Change, Changed, Done, RateLimit, Store};
 use world::World;
@@ -359,6 +360,20 @@ fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
     assert_eq!(world.outbox.len(), 1);
 }
 
+/// Returns the commit for which the keeper asks. If it asks for something else, that is done, and
+/// if for nothing, time passes.
+fn next_commit(world: &mut World) -> Option<CommitCall<u64>> {
+    match world.keeper.poll(world.now, &mut world.outbox) {
+        Some(Call::Commit(call)) => return Some(call),
+        Some(call) => {
+            let answer = call.make(&mut world.store);
+            world.keeper.answer(world.now, &mut world.outbox, answer);
+        }
+        None => world.pass(1),
+    }
+    None
+}
+
 /// A store refuses changes, or has time for the first of them only. Refused ones hold up no others.
 #[test]
 fn changes_of_one_name_are_made_in_the_order_asked_for_and_those_of_all_are_made() {
@@ -378,15 +393,7 @@ fn changes_of_one_name_are_made_in_the_order_asked_for_and_those_of_all_are_made
                 let change = Change::put(name, 2_000_000, &payload);
                 world.keeper.command(Command { ticket: next_ticket, change });
             }
-            let Some(call) = world.keeper.poll(world.now, &mut world.outbox) else {
-                world.pass(1);
-                continue;
-            };
-            let Call::Commit(call) = call else {
-                let answer = call.make(&mut world.store);
-                world.keeper.answer(world.now, &mut world.outbox, answer);
-                continue;
-            };
+            let Some(call) = next_commit(&mut world) else { continue };
             let mut changed = Vec::new();
             for (change, &ticket) in call.changes.iter().zip(&call.tickets) {
                 // There is no time for the rest.
@@ -423,15 +430,7 @@ fn callers_of_names_that_are_refused_and_all_others_take_turns() {
     while commits.len() < 50 {
         (0..4).for_each(|_| ask(&mut world, "refused"));
         (0..4).for_each(|_| ask(&mut world, "good"));
-        let Some(call) = world.keeper.poll(world.now, &mut world.outbox) else {
-            world.pass(1);
-            continue;
-        };
-        let Call::Commit(call) = call else {
-            let answer = call.make(&mut world.store);
-            world.keeper.answer(world.now, &mut world.outbox, answer);
-            continue;
-        };
+        let Some(call) = next_commit(&mut world) else { continue };
         let is_refused = |change: &Change| &*change.name == "refused";
         let changed = call.changes.iter().map(|change| match is_refused(change) {
             true => Err(Error::store("put it", "it is refused")),
