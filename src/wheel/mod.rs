@@ -558,18 +558,19 @@ impl<T> Wheel<T> {
         Some(2 * gathered)
     }
 
-    /// Puts all that is ready back into buckets, because that are too many that are not due. The
-    /// cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
-    /// every other bucket holds the same deadlines for either.
+    /// Puts what is ready and not due back into buckets, because that are too many. The cursor is
+    /// after `now` only while the bucket that `now` falls in was sorted as a whole, so every other
+    /// bucket holds the same deadlines for either.
     #[cold]
     fn put_back(&mut self) {
         debug_assert!(self.table.visit().is_none(), "it was sorted ahead");
-        if self.wake <= self.now {
-            // Those that are due are ready again, and each comes behind the one before.
+        let is_due = self.wake <= self.now;
+        if is_due {
             self.ready.settle();
         }
+        let due = if is_due { self.ready.until(self.now)[0].len() } else { 0 };
         self.cursor = self.now;
-        for entry in core::mem::take(&mut self.ready).iter() {
+        for entry in self.ready.split_off(due).iter() {
             steps::count(1);
             // A stale entry would move away from a sweep, and be placed in vain.
             if self.arena.is_stale(entry) {

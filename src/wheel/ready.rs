@@ -474,6 +474,18 @@ impl Ready {
         range.end - kept
     }
 
+    /// Returns all entries but the first `kept`, and keeps these, which are sorted.
+    pub(super) fn split_off(&mut self, kept: usize) -> Self {
+        let mut all = core::mem::take(self);
+        if 0 < kept {
+            let later = all.sorted.split_off(all.head + kept);
+            self.sorted = core::mem::replace(&mut all.sorted, later);
+            (self.head, self.end) = (core::mem::take(&mut all.head), self.sorted.len());
+            self.read = all.read.min(self.end as u32);
+        }
+        all
+    }
+
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
         let is_unused = |later: &Later| later.memory() == 0 && later.due.is_empty();

@@ -1,12 +1,13 @@
 //! What is sorted ahead instead of being demoted, and what is not looked at.
 
 use crate::checked::Checked;
-use tickwheel::Mode;
+use tickwheel::{Mode, steps};
 
 in_each_hierarchical_mode! {
     few_in_one_far_bucket_are_sorted_at_once:
         "a@2^20+7000 b@2^20+5 c@2^20+300; to 2^21: b@2^20+5 c@2^20+300 a@2^20+7000; work 1 0",
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
+    what_is_overdue_costs_nothing_when_the_rest_goes_back_into_buckets,
     what_is_stale_does_not_go_back_into_buckets,
 }
 
@@ -178,6 +179,25 @@ fn what_is_overdue_stays_when_the_rest_goes_back_into_buckets(mode: Mode) {
         expected.sort_unstable();
         assert_eq!(wheel.jump_in_steps(4 * bucket, 1000), expected);
     }
+}
+
+/// As before, with few that are not due: only these are moved.
+fn what_is_overdue_costs_nothing_when_the_rest_goes_back_into_buckets(mode: Mode) {
+    const CROWD: u64 = 5000;
+    let bucket = mode.buckets() as u64;
+    let mut wheel = Checked::new(mode);
+    for value in 0..CROWD {
+        wheel.unchecked().schedule(bucket, value);
+    }
+    wheel.schedule(2 * bucket - 1, CROWD);
+    assert_eq!(wheel.expire(bucket).map(|expired| expired.value), Some(0));
+    let before = steps();
+    wheel.unchecked().schedule(2 * bucket - 2, CROWD + 1);
+    let taken = steps() - before;
+    assert!(taken <= 500, "{taken} steps");
+    let mut expected: Vec<_> = (1..CROWD).map(|value| (bucket, value)).collect();
+    expected.extend([(2 * bucket - 2, CROWD + 1), (2 * bucket - 1, CROWD)]);
+    assert_eq!(wheel.jump_in_steps(4 * bucket, 1000), expected);
 }
 
 fn scheduled_among_those_sorted_comes_after_its_equals(mode: Mode) {
