@@ -76,7 +76,8 @@ impl Recurring {
     ///
     /// # Errors
     ///
-    /// [`Error::Cron`], which says what is wrong with the expression or the time zone.
+    /// [`Error::Cron`], which says what is wrong with the expression or the time zone. An expression
+    /// that names no day that ever comes is wrong.
     ///
     /// ```
     /// # fn main() -> Result<(), tickwheel_durable::Error> {
@@ -101,6 +102,10 @@ impl Recurring {
         }
         let cron = expression.parse::<croner::Cron>();
         let cron = cron.map_err(|error| wrong(expression, error.to_string()))?;
+        let start = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        if cron.find_next_occurrence(&start, true).is_err() {
+            return Err(wrong(expression, "it names no time from 1970 on".to_owned()));
+        }
         let zone = TimeZone::get(time_zone);
         let zone = zone.map_err(|error| wrong(time_zone, error.to_string()))?;
         Ok(Self { rule: Rule::Cron(Box::new(cron), zone), missed: MissedTick::Skip })
@@ -123,8 +128,8 @@ impl Recurring {
     }
 
     /// Returns when the next run is due after the one that was due at `due`, if it is `now`. Returns
-    /// None if there is none: the expression names no day that ever comes, or the end of the
-    /// calendar is near.
+    /// None if there is none: the years of the expression are over, or the end of the calendar is
+    /// near.
     ///
     /// After a [`retry`](crate::Due::retry), `due` is the deadline of the retry. A program that
     /// wants the times of a period to stay as they were keeps the first in the payload.
@@ -319,8 +324,9 @@ mod tests {
         }
 
         #[test]
-        fn a_day_that_never_comes_and_the_end_of_the_calendar_have_no_next_run() {
-            assert!(runs("0 0 30 2 *", "UTC", "2026-01-01T00:00:00Z", 1).is_empty());
+        fn after_the_years_of_an_expression_and_at_the_end_of_the_calendar_there_is_no_next_run() {
+            let last = runs("0 0 12 1 1 * 1970-2027", "UTC", "2026-01-01T00:00:00Z", 3);
+            assert_eq!(last, ["2026-01-01T12:00:00Z", "2027-01-01T12:00:00Z"]);
             assert!(runs("0 0 1 1 *", "Asia/Kathmandu", "9999-06-01T00:00:00Z", 1).is_empty());
             let daily = Recurring::cron("@daily", "UTC").expect("an expression");
             let far = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 50);
@@ -343,7 +349,8 @@ mod tests {
         fn what_is_wrong_with_an_expression_or_a_zone_is_told() {
             let wrong = ["", "* * *", "61 * * * *", "x * * * *", "*/0 * * * *", "5-1 * * * *"];
             let lists = ["*/7 , * * * *", ", * * * *", "0 1,,2 * * *", "0 0 * * 1,"];
-            for expression in wrong.into_iter().chain(lists) {
+            let never = ["0 0 30 2 *", "* * * * +", "* * * * L", "0 0 0 1 1 * 1969"];
+            for expression in wrong.into_iter().chain(lists).chain(never) {
                 let Err(Error::Cron { what, why }) = Recurring::cron(expression, "UTC") else {
                     panic!("{expression:?} is none")
                 };
