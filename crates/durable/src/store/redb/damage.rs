@@ -87,6 +87,43 @@ fn each_row_that_is_set_aside_is_told_where_many_have_one_deadline() {
     assert_eq!((store.set_aside().unwrap(), store.count().unwrap()), (2, 3));
 }
 
+#[test]
+fn a_damaged_page_is_an_error() {
+    let disk = Disk::new(Rng::with_seed(1));
+    let mut store = disk.open().unwrap();
+    let puts: Vec<Change> =
+        (1..=32).map(|n| Change::put(&n.to_string(), n, &[n as u8; 40])).collect();
+    store.commit(&[], &puts).unwrap();
+    drop(store);
+    disk.damage(|bytes| {
+        // How many rows each page says that it has, which is of no row's checksum.
+        for page in bytes.chunks_mut(PAGE).filter(|page| page[0] == LEAF && page[2] == 32) {
+            page[2] = 29;
+        }
+    });
+    let mut store = disk.open().unwrap();
+    store.lease(true, &[]).unwrap();
+    assert!(rows(&mut store).is_err());
+}
+
+/// The engine takes a commit for good that was damaged, too, if it says that there are no tables.
+#[test]
+fn a_file_that_has_lost_all_is_no_new_one() {
+    for commit in [64, 192] {
+        let disk = Disk::new(Rng::with_seed(1));
+        let mut store = disk.open().unwrap();
+        store.commit(&[], &[Change::put("a", 1, b"")]).unwrap();
+        disk.kill();
+        drop(store);
+        disk.damage(|bytes| {
+            bytes[commit + 1..commit + 128].fill(0);
+            bytes[PAGE..].fill(0);
+        });
+        let error = disk.open().err().unwrap().to_string();
+        assert!(error.contains("restore a copy"), "{error}");
+    }
+}
+
 /// Damages each copy of this payload, of which the last commits left some.
 fn rot(disk: &Disk, payload: [u8; 40]) {
     disk.damage(|bytes| {
@@ -230,3 +267,6 @@ fn rows(store: &mut RedbStore) -> Result<(BTreeMap<Arc<str>, Row>, usize), Error
 /// How many rows, in how many commits.
 const ROWS: u64 = 2_000;
 const COMMITS: u64 = 40;
+/// The bytes of a page, and the first of one with rows.
+const PAGE: usize = 4096;
+const LEAF: u8 = 1;

@@ -175,11 +175,16 @@ impl Store for RedbStore {
         let (page, damaged) =
             self.run("read", |database, _| read(database, after, until, limit))?;
         if !damaged.is_empty() {
-            let moved =
-                self.run("set damaged rows aside in", |database, _| set_aside(database, damaged));
-            // On a full disk it goes on without.
-            if let Err(error) = moved {
-                log::warn!("{error}");
+            let mut is_of_disk = false;
+            let moved = self.run("set damaged rows aside in", |database, _| {
+                let moved = set_aside(database, damaged);
+                moved.inspect_err(|error| is_of_disk = matches!(error, redb::Error::Io(_)))
+            });
+            // On a full disk it goes on without. Else the page is damaged as a whole, and what is put
+            // into it would be lost.
+            match moved {
+                Err(error) if is_of_disk => log::warn!("{error}"),
+                moved => moved?,
             }
         }
         Ok(page)

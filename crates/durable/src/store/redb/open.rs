@@ -1,9 +1,11 @@
 //! Opening a file: locks, formats, and what may be in the way.
 
+use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{
@@ -60,6 +62,8 @@ impl Source {
     }
 
     pub(super) fn open(&mut self) -> Result<Database, Error> {
+        // Its callback may outlive the builder.
+        let is_fallback = Rc::new(Cell::new(false));
         let database = match self {
             Self::File { path, opened, cache, creates } => {
                 let doing = || format!("open {}", path.display());
@@ -80,10 +84,8 @@ impl Source {
                     return Err(Error::store(doing(), EMPTY));
                 }
                 let backend = Whole { file, length: AtomicU64::new(metadata.len()) };
-                let database = redb::Builder::new()
-                    .set_cache_size(*cache)
-                    .create_with_backend(backend)
-                    .map_err(|error| match error {
+                let database = builder(*cache, &is_fallback).create_with_backend(backend).map_err(
+                    |error| match error {
                         DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                         error => {
                             // Else what is there of it would be refused from now on.
@@ -92,7 +94,8 @@ impl Source {
                             }
                             Error::store(doing(), error)
                         }
-                    })?;
+                    },
+                )?;
                 if is_new {
                     sync_folder(path).map_err(|error| Error::store(doing(), error))?;
                 }
@@ -102,20 +105,21 @@ impl Source {
             Self::Backend(backend) => {
                 let doing = || "open a storage".to_owned();
                 let backend = (backend.0)().map_err(|error| Error::store(doing(), error))?;
-                redb::Builder::new()
-                    .set_cache_size(DEFAULT_CACHE)
+                builder(DEFAULT_CACHE, &is_fallback)
                     .create_with_backend(Boxed(backend))
                     .map_err(|error| Error::store(doing(), error))?
             }
         };
-        self.check_format(&database)?;
+        self.check_format(&database, is_fallback.get())?;
         Ok(database)
     }
 
-    /// Makes the tables of a new file, and refuses one that is not ours.
-    fn check_format(&self, database: &Database) -> Result<(), Error> {
-        let store = |error: redb::Error| Error::store(format!("open {}", self.name()), error);
+    /// Makes the tables of a new file, and refuses one that is not ours, or that has lost all.
+    fn check_format(&self, database: &Database, is_fallback: bool) -> Result<(), Error> {
+        let doing = || format!("open {}", self.name());
+        let store = |error: redb::Error| Error::store(doing(), error);
         match format_of(database).map_err(store)? {
+            None if is_fallback => Err(Error::store(doing(), LOST)),
             None => make_tables(database).map_err(store),
             Some(FORMAT) => Ok(()),
             Some(found) if FORMAT < found => {
@@ -125,6 +129,20 @@ impl Source {
             Some(_) => Err(Error::Foreign { path: self.path() }),
         }
     }
+}
+
+/// Returns a builder, which notes whether the engine went back to an earlier commit because the last
+/// one cannot be read.
+fn builder(cache: usize, is_fallback: &Rc<Cell<bool>>) -> redb::Builder {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(cache);
+    let is_fallback = is_fallback.clone();
+    builder.set_repair_callback(move |repair| {
+        if repair.progress() < READABLE {
+            is_fallback.set(true);
+        }
+    });
+    builder
 }
 
 /// Returns the format of the database, 0 if it has tables without a format of ours, and `None` if
@@ -147,7 +165,9 @@ fn format_of(database: &Database) -> Result<Option<u64>, redb::Error> {
 }
 
 fn make_tables(database: &Database) -> Result<(), redb::Error> {
-    let write = database.begin_write()?;
+    let mut write = database.begin_write()?;
+    // So that no crash makes a new file look like one that has lost all.
+    write.set_two_phase_commit(true);
     write.open_table(DUE)?;
     write.open_table(NAMES)?;
     write.open_table(DEAD)?;
@@ -305,6 +325,12 @@ impl StorageBackend for Boxed {
 pub(super) const DEFAULT_CACHE: usize = 64 << 20;
 /// The format this version writes.
 const FORMAT: u64 = 1;
+
+/// What a repair tells of its progress when it has found a commit that can be read.
+const READABLE: f64 = 0.6;
+
+/// The engine does not look whether an earlier commit was damaged, too.
+const LOST: &str = "it is damaged, and nothing of it can be read; restore a copy of it";
 
 /// It was copied to a full disk, or lost power when it was made.
 const EMPTY: &str = "the file is empty; remove it, if it never held a timeout";
