@@ -360,16 +360,87 @@ fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
     assert_eq!(world.outbox.len(), 1);
 }
 
+#[test]
+fn the_first_that_is_settled_wakes_the_keeper_and_others_go_along_with_it() {
+    let mut world = World::new(1);
+    let group = Config { group: 10, linger: 1_000, max_attempts: None, ..world.config };
+    world.config = Config { near_rows: 60, near_bytes: 1 << 20, in_flight: 2, ..group };
+    world.restart();
+    (0..5).for_each(|name| world.put(&format!("{name}"), 0));
+    take_many(&mut world, 1);
+    assert!(!world.keeper.lingers());
+    world.settle_one(0, Settled::Ack);
+    assert!(world.keeper.lingers());
+    // Where no more may be handed out, nothing but a commit makes room.
+    take_many(&mut world, 2);
+    assert_eq!((world.held.len(), world.keeper.lingers()), (2, false));
+}
+
+/// A large payload or two fill it, too.
+#[test]
+fn as_many_as_may_be_in_flight_and_as_many_that_are_settled_have_room() {
+    let mut world = World::new(1);
+    let config = Config { group: 100, linger: 1_000, max_attempts: None, ..world.config };
+    world.config = Config { near_rows: 60, near_bytes: 1 << 20, in_flight: 10, ..config };
+    world.restart();
+    (0..50).for_each(|name| world.put(&format!("{name}"), 0));
+    take_many(&mut world, 10);
+    while !world.held.is_empty() {
+        world.settle_one(0, Settled::Ack);
+    }
+    world.poll();
+    assert_eq!((world.outbox.len(), world.keeper.flights.len()), (10, 20));
+    let mut world = World::new(1);
+    world.put_large("a", 0);
+    world.put_large("b", 0);
+    world.settle_down();
+    let bytes = world.store.get("a").unwrap().expect("it is there").bytes();
+    world.config = Config { near_rows: 60, near_bytes: 4 * bytes, in_flight: 10, ..world.config };
+    world.restart();
+    take_many(&mut world, 2);
+    assert_eq!(world.held.len(), 1, "a quarter is full");
+}
+
+/// What consumers settled may be what makes room on a full disk.
+#[test]
+fn callers_wait_once_while_what_was_settled_fails_alone_and_are_refused_then() {
+    let mut world = World::new(1);
+    world.config = Config { group: 10, max_attempts: None, ..world.config };
+    world.restart();
+    world.put("a", 0);
+    take_many(&mut world, 1);
+    world.settle_one(0, Settled::Ack);
+    for is_refused in [false, true] {
+        let mut call = None;
+        while call.is_none() {
+            call = next_commit(&mut world);
+        }
+        let call = call.expect("it is one");
+        assert_eq!((call.settlements.len(), call.changes.len()), (1, 0));
+        if !is_refused {
+            let change = Change::put("b", 2_000_000, &[]);
+            world.keeper.command(Command { ticket: 7, change });
+        }
+        let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
+        world.count(&answer);
+        world.keeper.answer(world.now, &mut world.outbox, answer);
+        assert_eq!(world.keeper.replies.len(), usize::from(is_refused));
+    }
+}
+
 /// Returns the commit for which the keeper asks. If it asks for something else, that is done, and
 /// if for nothing, time passes.
 fn next_commit(world: &mut World) -> Option<CommitCall<u64>> {
-    match world.keeper.poll(world.now, &mut world.outbox) {
+    match world.poll() {
         Some(Call::Commit(call)) => return Some(call),
         Some(call) => {
             let answer = call.make(&mut world.store);
             world.keeper.answer(world.now, &mut world.outbox, answer);
         }
-        None => world.pass(1),
+        None => {
+            world.now.wall += 1;
+            world.now.steady += 1;
+        }
     }
     None
 }

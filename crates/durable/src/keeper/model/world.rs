@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::keeper::outbox::Outbox;
+use crate::keeper::words::Counts;
 use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Rate, Settled};
 use crate::store::{
     Act, Change, Changed, Limit, Outcome, Position, RateLimit, Row, Settlement, Store, Then,
@@ -52,6 +53,8 @@ pub(super) struct World {
     life: u64,
     /// What the last commit did.
     done: Vec<Changed>,
+    /// What the keeper of this life has counted, of what is seen here.
+    counts: Counts,
 }
 
 impl World {
@@ -99,6 +102,7 @@ impl World {
             dead: HashSet::new(),
             life: 0,
             done: Vec::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -333,6 +337,7 @@ impl World {
         self.held.clear();
         self.settled.clear();
         self.asked.clear();
+        self.counts = Counts::default();
         self.life += 1;
     }
 
@@ -349,7 +354,11 @@ impl World {
 
     /// One call. False: the keeper wants none.
     fn step(&mut self) -> bool {
-        let Some(call) = self.keeper.poll(self.now, &mut self.outbox) else { return false };
+        let Some(call) = self.poll() else {
+            let wake = self.keeper.wake(self.now);
+            assert!(self.now.steady < wake, "it has looked, and would look again at once");
+            return false;
+        };
         self.check();
         let answer = self.execute(call);
         // Meanwhile the world goes on, and so does the keeper.
@@ -366,10 +375,44 @@ impl World {
             self.random_settle();
             self.random_put();
         }
+        self.count(&answer);
         self.keeper.answer(self.now, &mut self.outbox, answer);
         self.check();
         self.check_replies();
         true
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Call<u64>> {
+        let call = self.keeper.poll(self.now, &mut self.outbox)?;
+        if let Call::Commit(call) = &call {
+            self.counts.commits += 1;
+            self.counts.changes += (call.settlements.len() + call.changes.len()) as u64;
+        }
+        Some(call)
+    }
+
+    pub(super) fn count(&mut self, answer: &Answer<u64>) {
+        let Counts { acked, retried, dead, errors, .. } = &mut self.counts;
+        match answer {
+            Answer::Lease(_, Err(_))
+            | Answer::Load(_, Err(_))
+            | Answer::Behind(_, Err(_))
+            | Answer::Commit(_, Err(_)) => *errors += 1,
+            Answer::Commit(call, Ok(done)) => {
+                for (Settlement { then, .. }, outcome) in
+                    call.settlements.iter().zip(&done.outcomes)
+                {
+                    match (then, outcome) {
+                        (Then::Done, Outcome::Settled(_)) => *acked += 1,
+                        (Then::Again { attempt: 0, .. }, Outcome::Settled(_)) => *acked += 1,
+                        (Then::Again { .. }, Outcome::Settled(_)) => *retried += 1,
+                        (Then::Dead { .. }, Outcome::Settled(_)) => *dead += 1,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     fn execute(&mut self, call: Call<u64>) -> Answer<u64> {
@@ -497,7 +540,12 @@ impl World {
                 assert!(!is_near || is_known);
             }
         }
-        assert_eq!(keeper.front.rows().count(), keeper.front.len());
+        assert_eq!(keeper.front.rows().count(), keeper.near_rows());
+        let counted = |counts: &Counts| {
+            let Counts { commits, changes, acked, retried, dead, errors, .. } = *counts;
+            [commits, changes, acked, retried, dead, errors]
+        };
+        assert_eq!(counted(&keeper.counts), counted(&self.counts));
         let near: usize = keeper.front.rows().map(Row::bytes).sum();
         assert_eq!(keeper.front.bytes(), near);
         let flights = keeper.flights.by_number.values();
