@@ -344,3 +344,23 @@ const GROUP_BYTES: usize = 1 << 20;
 
 /// A queue of so many is short.
 const SHORT: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::{SHORT, VecDeque, give_back};
+
+    #[test]
+    fn a_queue_keeps_room_for_a_few_times_what_it_holds() {
+        for (len, room, left) in [
+            (0, 4 * SHORT, 4 * SHORT),
+            (0, 4 * SHORT + 1, 2 * SHORT),
+            (2 * SHORT, 8 * SHORT, 8 * SHORT),
+            (2 * SHORT, 8 * SHORT + 1, 4 * SHORT),
+        ] {
+            let mut queue: VecDeque<u8> = VecDeque::with_capacity(room);
+            queue.resize(len, 0);
+            give_back(&mut queue);
+            assert_eq!((queue.len(), queue.capacity()), (len, left));
+        }
+    }
+}

@@ -346,3 +346,69 @@ impl Flights {
 
 /// When what is locked or refused is tried again first, in milliseconds.
 const AGAIN: u64 = 250;
+
+#[cfg(test)]
+mod tests {
+    use super::{AGAIN, Flights};
+    use crate::keeper::front::tests::row;
+    use crate::keeper::words::{Now, Settled};
+    use crate::store::Lease;
+
+    const LEASE: u64 = 10_000;
+
+    fn at(steady: u64) -> Now {
+        Now { wall: 0, steady }
+    }
+
+    /// So many are in flight, and numbered from 0 on.
+    fn flying(count: u64) -> Flights {
+        let mut flights = Flights::default();
+        for number in 0..count {
+            flights.begin(&row(number, 0), Lease { partition: 0, epoch: 1 });
+        }
+        flights
+    }
+
+    /// Acks one, and finds it locked.
+    fn hold_up(flights: &mut Flights, number: u64, steady: u64) {
+        flights.settle(at(steady), number, Settled::Ack);
+        for settled in flights.take_settled(1) {
+            flights.try_again(at(steady), settled, false, LEASE);
+        }
+    }
+
+    #[test]
+    fn they_are_held_up_for_as_long_as_the_oldest_of_them_is() {
+        let mut flights = flying(3);
+        assert!(!flights.are_held_up_for(60_000, at(500_000)));
+        hold_up(&mut flights, 0, 501_000);
+        hold_up(&mut flights, 1, 531_000);
+        assert_eq!((flights.held_up(), flights.going()), (2, 1));
+        assert!(!flights.are_held_up_for(60_000, at(560_999)));
+        assert!(flights.are_held_up_for(60_000, at(561_000)));
+        // It is told once in so long, and not of one that is settled by then.
+        assert!(!flights.are_held_up_for(60_000, at(561_001)));
+        flights.end(0);
+        assert!(!flights.are_held_up_for(60_000, at(590_999)));
+        assert!(flights.are_held_up_for(60_000, at(621_000)));
+    }
+
+    #[test]
+    fn what_a_timer_that_closes_gives_up_is_gone_and_nothing_else() {
+        let mut flights = flying(6);
+        hold_up(&mut flights, 0, 1_000);
+        hold_up(&mut flights, 1, 2_000);
+        for (number, settled, steady) in
+            [(2, Settled::Ack, 1_000), (3, Settled::Count, 1_000), (4, Settled::Count, 2_000)]
+        {
+            flights.settle(at(steady), number, settled);
+        }
+        assert_eq!((flights.settled(), flights.counting), (3, 2));
+        assert_eq!(flights.end_settled_before(1_000), 2, "the keeper settled the third");
+        assert_eq!((flights.len(), flights.settled(), flights.counting), (3, 1, 1));
+        assert_eq!(flights.tries_again_at(), Some(2_000 + 2 * AGAIN));
+        assert_eq!(flights.end_settled_before(2_000), 1);
+        assert_eq!((flights.len(), flights.settled(), flights.counting), (1, 0, 0));
+        assert_eq!(flights.tries_again_at(), None);
+    }
+}

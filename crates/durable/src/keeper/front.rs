@@ -427,9 +427,9 @@ impl Rows {
 const MOST_UNREAD: usize = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::{MOST_UNREAD, Place};
-    use crate::store::Position;
+pub(super) mod tests {
+    use super::{Front, MOST_UNREAD, Place, Unread};
+    use crate::store::{Lease, Position, Row};
 
     fn unread(place: &Place) -> Vec<(u64, u64)> {
         let mut unread: Vec<(u64, u64)> =
@@ -492,5 +492,117 @@ mod tests {
         }
         let paused = place.unread.iter().filter(|unread| 0 < unread.pause.failures);
         assert!(10 < paused.count());
+    }
+    fn place_of(unread: &[(u64, u64)]) -> Place {
+        let mut place = Place::new(1, 0, 0);
+        place.recent = 1_000;
+        for &(after, before) in unread {
+            place.add(Unread::new(Position::before(after), before));
+        }
+        place
+    }
+
+    #[test]
+    fn what_is_unread_is_joined_only_if_it_overlaps_or_is_too_much() {
+        assert_eq!(unread(&place_of(&[(50, 100), (0, 50)])), [(0, 50), (50, 100)]);
+        assert_eq!(unread(&place_of(&[(50, 100), (0, 51)])), [(0, 100)]);
+        let parts = (0..=MOST_UNREAD as u64).map(|part| (part * 20, part * 20 + 10));
+        let mut parts: Vec<_> = parts.collect();
+        assert_eq!(unread(&place_of(&parts[..MOST_UNREAD])), parts[..MOST_UNREAD]);
+        let joined = unread(&place_of(&parts));
+        parts.splice(..2, [(0, 30)]);
+        assert_eq!(joined, parts);
+    }
+
+    #[test]
+    fn what_is_to_be_read_again_is_unread_and_little_more() {
+        for (forgotten, expected) in [
+            (20, vec![(0, 50), (70, 80)]),
+            (50, vec![(0, 50), (50, 80)]),
+            (60, vec![(0, 50), (60, 80)]),
+            (80, vec![(0, 50), (70, 80), (80, 1_000)]),
+        ] {
+            let mut place = place_of(&[(0, 50), (70, 80)]);
+            place.forget(Position::before(forgotten));
+            assert_eq!(unread(&place), expected, "{forgotten}");
+        }
+    }
+
+    #[test]
+    fn rows_of_one_deadline_are_damaged_only_if_they_could_not_be_read() {
+        let mut place = place_of(&[(50, 51)]);
+        assert!(place.is_behind());
+        place.fail_behind(&Position::before(50), false, 0, 1_000);
+        assert!(!place.is_behind());
+    }
+
+    #[test]
+    fn what_could_be_read_waits_no_more_and_the_turns_of_a_past_are_counted() {
+        let mut place = place_of(&[(0, 100)]);
+        place.fail_behind(&Position::before(0), true, 0, 1_000);
+        for (read, failures) in [(0, 1), (50, 0)] {
+            assert!(place.read_behind(&Position::before(0), Position::before(read)));
+            assert_eq!(place.unread[0].pause.failures, failures);
+        }
+        place.read_again(100, 1_000);
+        for turn in 1..3 {
+            let from = place.unread.iter().map(|unread| unread.after.clone()).collect::<Vec<_>>();
+            from.iter().for_each(|from| _ = place.read_behind(from, Position::before(1_000)));
+            assert_eq!(place.ends, turn);
+            place.again = true;
+        }
+    }
+
+    pub(in crate::keeper) fn row(name: u64, deadline: u64) -> Row {
+        let (name, number) = (name.to_string().into(), name);
+        let (payload, metadata) = ([0; 50].into(), "".into());
+        Row { name, deadline, payload, metadata, attempt: 0, number, partition: 0 }
+    }
+
+    /// Of one partition, whose past ends at 100.
+    fn front(past: u64, present: u64) -> Front {
+        let mut front = Front::new();
+        front.begin(Lease { partition: 0, epoch: 1 }, 0, 100);
+        (0..past).for_each(|name| front.insert(row(name, name)));
+        (0..present).for_each(|name| front.insert(row(100 + name, 100 + name)));
+        front
+    }
+
+    #[test]
+    fn past_and_present_take_turns() {
+        let mut front = front(3, 3);
+        let expired: Vec<_> =
+            std::iter::from_fn(|| front.expire(1_000)).map(|row| row.deadline).collect();
+        assert_eq!(expired, [100, 0, 101, 1, 102, 2]);
+    }
+
+    #[test]
+    fn the_far_half_is_dropped_of_what_is_larger() {
+        for (past, present, left) in [(10, 4, (5, 4)), (4, 10, (4, 5)), (0, 1, (0, 0))] {
+            let mut front = front(past, present);
+            front.halve();
+            let mut deadlines: Vec<_> = front.rows().map(|row| row.deadline).collect();
+            deadlines.sort_unstable();
+            assert!(deadlines.into_iter().eq((0..left.0).chain(100..100 + left.1)));
+        }
+    }
+
+    /// The oldest and the newest, and with each all that can be read in order beside it.
+    #[test]
+    fn what_is_read_next_is_the_oldest_or_the_newest_by_turns() {
+        let mut front = Front::new();
+        for (partition, parts) in [(0, [(0, 50), (60, 70)]), (1, [(0, 50), (50, 90)])] {
+            let place = front.begin(Lease { partition, epoch: 1 }, 0, 0);
+            *place = place_of(&parts);
+        }
+        assert_eq!(front.behind_at(), Some(0));
+        let mut next = || -> Vec<_> {
+            let unread = front.next_unread(0).into_iter();
+            unread.map(|(lease, unread)| (lease.partition, unread.after.deadline)).collect()
+        };
+        for _ in 0..2 {
+            assert_eq!(next(), [(1, 50)], "the newest");
+            assert_eq!(next(), [(0, 0), (1, 0)], "the oldest");
+        }
     }
 }

@@ -401,6 +401,77 @@ fn as_many_as_may_be_in_flight_and_as_many_that_are_settled_have_room() {
     assert_eq!(world.held.len(), 1, "a quarter is full");
 }
 
+#[test]
+fn what_callers_ask_for_goes_along_with_what_was_settled() {
+    let mut world = World::new(1);
+    world.config = Config { group: 10, max_attempts: None, ..world.config };
+    world.restart();
+    world.put("a", 0);
+    take_many(&mut world, 1);
+    world.settle_one(0, Settled::Ack);
+    world.put("b", 2_000_000);
+    let call = next_commit(&mut world).expect("there is something to do");
+    assert_eq!((call.settlements.len(), call.changes.len()), (1, 1));
+}
+
+#[test]
+fn memory_that_is_full_and_no_more_keeps_what_is_near() {
+    let fill = |near_rows, near_bytes| {
+        let mut world = World::new(1);
+        world.config = Config { near_rows, near_bytes, ..world.config };
+        world.restart();
+        world.settle_down();
+        (0..20).for_each(|name| world.put(&format!("{name}"), world.now.wall + 500));
+        world.settle_down();
+        assert_eq!(world.keeper.near_rows(), 20, "{near_rows} rows, {near_bytes} bytes");
+        world
+    };
+    let mut world = fill(20, 1 << 20);
+    fill(100, world.keeper.bytes());
+    // What a consumer holds is no reason to look for more to drop.
+    world.config = Config { near_rows: 100, near_bytes: 1_000, in_flight: 9, ..world.config };
+    world.restart();
+    world.put_large("large", 0);
+    take_many(&mut world, 1);
+    world.put("far", 4_000_000);
+    world.settle_down();
+    assert!(world.config.near_bytes < world.keeper.bytes());
+}
+
+#[test]
+fn names_that_were_refused_are_remembered_and_not_all_of_them() {
+    let mut world = World::new(1);
+    world.config = Config { group: 1_000, ..world.config };
+    world.restart();
+    (0..25_000_u64).for_each(|ticket| {
+        let change = Change::put(&ticket.to_string(), 2_000_000, &[]);
+        world.keeper.command(Command { ticket, change });
+    });
+    while world.keeper.has_commands() {
+        let Some(call) = next_commit(&mut world) else { continue };
+        let refused = || Err(Error::store("put it", "it is refused"));
+        let changed = call.changes.iter().map(|_| refused()).collect();
+        let done = Done { outcomes: Vec::new(), changed };
+        world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
+        assert!(world.keeper.refused.len() <= 11_000);
+    }
+}
+
+/// Counted they are before they come, and one that is not wanted would come as often as it may.
+#[test]
+fn as_many_are_counted_as_are_wanted() {
+    let mut world = World::new(1);
+    let counts = Config { max_attempts: Some(3), in_flight: 10, ..world.config };
+    world.config = Config { near_rows: 60, near_bytes: 1 << 20, ..counts };
+    world.restart();
+    (0..20).for_each(|name| world.put(&format!("{name}"), 0));
+    for wanted in [2, 3] {
+        world.outbox.listeners = wanted;
+        while world.step() {}
+        assert_eq!(world.outbox.len(), wanted);
+    }
+}
+
 /// What consumers settled may be what makes room on a full disk.
 #[test]
 fn callers_wait_once_while_what_was_settled_fails_alone_and_are_refused_then() {

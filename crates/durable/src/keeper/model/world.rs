@@ -353,7 +353,7 @@ impl World {
     }
 
     /// One call. False: the keeper wants none.
-    fn step(&mut self) -> bool {
+    pub(super) fn step(&mut self) -> bool {
         let Some(call) = self.poll() else {
             let wake = self.keeper.wake(self.now);
             assert!(self.now.steady < wake, "it has looked, and would look again at once");
