@@ -45,6 +45,10 @@ fn a_clock_set_back_makes_nothing_early() {
     world.now.wall -= 3_600_000;
     world.settle_down();
     assert_eq!(world.outbox.len(), 0, "the clock says that it is not due, and nobody took it");
+    let forgotten = world.keeper.counts.forgotten;
+    assert!(0 < forgotten);
+    world.settle_down();
+    assert_eq!(world.keeper.counts.forgotten, forgotten, "the clock stands");
     world.now.wall = 0;
     world.settle_down();
     assert_eq!(world.outbox.len(), 0);
@@ -118,6 +122,14 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
     assert_eq!(world.held_told(), [], "one was settled");
     world.pass(100_000);
     assert_eq!(world.held_told(), [3; 2], "once a minute");
+}
+
+#[test]
+fn where_nobody_receives_nobody_is_told_of() {
+    let mut world = World::new(1);
+    world.put("a", 0);
+    world.pass(200_000);
+    assert_eq!((world.outbox.len(), world.held_told()), (1, vec![]));
 }
 
 /// All but one hang.
@@ -366,14 +378,18 @@ fn the_first_that_is_settled_wakes_the_keeper_and_others_go_along_with_it() {
     let group = Config { group: 10, linger: 1_000, max_attempts: None, ..world.config };
     world.config = Config { near_rows: 60, near_bytes: 1 << 20, in_flight: 2, ..group };
     world.restart();
-    (0..5).for_each(|name| world.put(&format!("{name}"), 0));
+    world.put("a", 0);
     take_many(&mut world, 1);
     assert!(!world.keeper.lingers());
     world.settle_one(0, Settled::Ack);
     assert!(world.keeper.lingers());
     // Where no more may be handed out, nothing but a commit makes room.
+    ["b", "c", "d"].iter().for_each(|name| world.put(name, 0));
     take_many(&mut world, 2);
-    assert_eq!((world.held.len(), world.keeper.lingers()), (2, false));
+    world.settle_one(0, Settled::Ack);
+    world.settle_down();
+    assert_eq!((world.keeper.flights.settled(), world.outbox.len()), (1, 1));
+    assert!(!world.keeper.lingers());
 }
 
 /// A large payload or two fill it, too.

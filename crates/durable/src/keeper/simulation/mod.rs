@@ -14,7 +14,8 @@ use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
 use crate::store::{
-    Act, Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row, Settlement, Then,
+    Act, Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, RateLimit, Row,
+    Settlement, Then,
 };
 use world::Simulation;
 
@@ -196,7 +197,7 @@ fn each_load_is_of_all_partitions() {
 /// what is long.
 #[test]
 fn consumers_that_hold_nothing_and_take_nothing_for_a_minute_are_told_of() {
-    for lease in [10, 100] {
+    for (lease, asks) in [(10, false), (100, false), (10, true)] {
         let mut keeper: Keeper<()> = Keeper::new(config());
         let mut outbox = received();
         let leases = |at: u64, held| {
@@ -217,6 +218,13 @@ fn consumers_that_hold_nothing_and_take_nothing_for_a_minute_are_told_of() {
             }
             let is_told = |trouble: &Error| matches!(trouble, Error::Held { timeouts: 0 });
             told.extend(keeper.troubles.drain(..).filter(is_told).map(|_| at));
+            if asks && 20_000 <= at {
+                outbox.take(at);
+            }
+        }
+        if asks {
+            assert_eq!(told, []);
+            continue;
         }
         assert!((60_000..63_000).contains(&told[0]), "{lease}: {told:?}");
         // Where it lasts longer than the lease, that is told too.
@@ -530,7 +538,7 @@ fn with_all_that_it_may_hold_in_flight_the_keeper_wakes_for_no_look() {
         outbox.take(time);
     }
     assert_eq!(keeper.in_flight(), 1);
-    assert!(5_000 < keeper.wake(now(5_000)));
+    assert_eq!(keeper.wake(now(5_000)), 15_000, "when it renews its leases");
 }
 
 /// The store tells once what has become visible, and this answer was passed over.
@@ -1055,6 +1063,125 @@ fn an_answer_from_before_a_pause_does_not_end_it_and_one_from_after_it_does() {
     assert!(keeper.is_paused);
     lease(&mut keeper, &mut outbox, now(50_000), Ok(leases(1_050_000)));
     assert!(!keeper.is_paused, "an operator has resumed it");
+}
+
+/// Answers each call as a store does that has nothing, and leases with what is told, until the time.
+/// Returns when leases were asked for.
+fn idle(
+    keeper: &mut Keeper<()>,
+    outbox: &mut Outbox,
+    until: u64,
+    told: impl Fn(u64) -> Leases,
+) -> Vec<u64> {
+    let (mut at, mut asked) = (0, Vec::new());
+    while at < until {
+        match keeper.poll(now(at), outbox) {
+            Some(Call::Lease(call)) => {
+                asked.push(at);
+                keeper.answer(now(at), outbox, Answer::Lease(call, Ok(told(at))));
+            }
+            Some(Call::Load(call)) => {
+                let loaded = Loaded { ends: vec![None], ..Loaded::default() };
+                keeper.answer(now(at), outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(Call::Behind(call)) => {
+                let ends = vec![None; call.from.len()];
+                let loaded = Loaded { ends, ..Loaded::default() };
+                keeper.answer(now(at), outbox, Answer::Behind(call, Ok(loaded)));
+            }
+            Some(call) => panic!("nothing is to be done: {call:?}"),
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    }
+    asked
+}
+
+/// The others give back its share when they hear of it.
+#[test]
+fn a_worker_that_gets_nothing_asks_often_for_a_lease_and_a_quarter_and_then_as_others_do() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let none = |at| Leases { held: Vec::new(), ..leases(1_000_000 + at) };
+    let asked = idle(&mut keeper, &mut received(), 300_000, none);
+    let within = |from, to| asked.iter().filter(|&&at| (from..to).contains(&at)).count();
+    assert!((20..=25).contains(&within(0, 75_000)), "{asked:?}");
+    assert!((1..=8).contains(&within(80_000, 200_000)), "{asked:?}");
+}
+
+#[test]
+fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_makes_it_wait() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    let error = || Err(Error::store("lease", "it does not answer"));
+    lease(&mut keeper, &mut outbox, now(0), error());
+    let again = keeper.wake(now(0));
+    assert!((1..=1_000).contains(&again));
+    lease(&mut keeper, &mut outbox, now(again), Ok(leases(1_000_000)));
+    assert!(keeper.lease_pause.is_over(again));
+}
+
+/// When the answer comes, another may own what was read.
+#[test]
+fn while_the_leases_cannot_be_renewed_nothing_is_read() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let (mut at, mut failures) = (0, 0);
+    while at < 40_000 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                let error = Error::store("lease", "it does not answer");
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Err(error)));
+                failures += 1;
+            }
+            Some(call) if failures == 0 => {
+                let error = Error::store("read", "it does not answer");
+                keeper.answer(now(at), &mut outbox, call.fail(error));
+            }
+            Some(call) => panic!("{call:?} at {at}"),
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    }
+    assert!(10 < failures);
+}
+
+#[test]
+fn what_was_asked_for_before_a_close_is_committed() {
+    let mut keeper: Keeper<u64> = Keeper::new(config());
+    let mut outbox = received();
+    let mut next = |keeper: &mut Keeper<u64>| loop {
+        match keeper.poll(now(100_000), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                let leases = Leases { held: Vec::new(), ..leases(1_000_000) };
+                keeper.answer(now(100_000), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            call => return call,
+        }
+    };
+    assert!(next(&mut keeper).is_none());
+    keeper.command(Command { ticket: 7, change: Change::put("a", 2_000_000, &[]) });
+    keeper.close(now(100_000), &mut received(), false);
+    let call = next(&mut keeper);
+    assert!(matches!(call, Some(Call::Commit(call)) if call.tickets == [7]));
+}
+
+/// What another owner took before it was stopped counts as long as it may.
+#[test]
+fn what_other_owners_take_counts_for_a_lease() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    assert_eq!(keeper.spans(), 60_000);
+}
+
+#[test]
+fn an_answer_from_before_a_limit_does_not_end_it_and_one_from_after_it_does() {
+    for (asked, is_limited) in [(9, true), (10, true), (11, false)] {
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+        let Some(Call::Lease(call)) = keeper.poll(now(asked), &mut outbox) else { panic!("asks") };
+        let limit = RateLimit { timeouts: 5, per: Duration::from_secs(1) };
+        keeper.limit_rate(now(10), Some(limit));
+        keeper.pause(now(10), &mut outbox, true);
+        keeper.answer(now(20), &mut outbox, Answer::Lease(call, Ok(leases(1_000_000))));
+        let is_kept = keeper.limit.settle(20, keeper.spans()) != usize::MAX;
+        assert_eq!((is_kept, keeper.is_paused), (is_limited, is_limited), "asked at {asked}");
+    }
 }
 
 /// As one that moves to another database.
