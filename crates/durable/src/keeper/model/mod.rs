@@ -11,7 +11,7 @@ use fastrand::Rng;
 use crate::Error;
 use crate::keeper::words::CommitCall;
 use crate::keeper::{Answer, Call, Command, Config, Keeper, Rate, Settled};
-use crate::store::{Change, Changed, Done, RateLimit, Store};
+use crate::store::{Change, Changed, Done, Outcome, RateLimit, Store};
 use world::World;
 
 #[test]
@@ -428,6 +428,45 @@ fn what_callers_ask_for_goes_along_with_what_was_settled() {
     world.put("b", 2_000_000);
     let call = next_commit(&mut world).expect("there is something to do");
     assert_eq!((call.settlements.len(), call.changes.len()), (1, 1));
+    // After a failure, too, where nothing was settled.
+    let mut world = World::new(1);
+    let mut call = None;
+    for name in ["a", "b"] {
+        world.now.steady += 10_000;
+        world.put(name, 2_000_000);
+        while call.is_none() {
+            call = next_commit(&mut world);
+        }
+        let call = call.take().expect("it is one");
+        assert_eq!(call.changes.len(), 1);
+        let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
+        world.count(&answer);
+        world.keeper.answer(world.now, &mut world.outbox, answer);
+    }
+}
+
+/// Others of their names have no room, and no consumer holds any.
+#[test]
+fn what_is_locked_is_counted_and_no_consumer_is_told_of() {
+    let mut world = World::new(1);
+    let config = Config { group: 10, max_attempts: None, ..world.config };
+    world.config = Config { near_rows: 8, in_flight: 1, ..config };
+    world.restart();
+    (0..4).for_each(|name| world.put(&format!("{name}"), 0));
+    world.settle_down();
+    let until = world.now.steady + 130_000;
+    while world.now.steady < until {
+        if let Some(call) = next_commit(&mut world) {
+            let outcomes = vec![Outcome::Locked; call.settlements.len()];
+            let done = Done { outcomes, changed: Vec::new() };
+            world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
+        }
+        world.take();
+        while !world.held.is_empty() {
+            world.settle_one(0, Settled::Ack);
+        }
+    }
+    assert_eq!((world.keeper.held_up(), world.held_told()), (2, vec![]));
 }
 
 #[test]
@@ -457,7 +496,7 @@ fn memory_that_is_full_and_no_more_keeps_what_is_near() {
 #[test]
 fn names_that_were_refused_are_remembered_and_not_all_of_them() {
     let mut world = World::new(1);
-    world.config = Config { group: 1_000, ..world.config };
+    world.config = Config { group: 997, ..world.config };
     world.restart();
     (0..25_000_u64).for_each(|ticket| {
         let change = Change::put(&ticket.to_string(), 2_000_000, &[]);

@@ -518,6 +518,7 @@ fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
     }
     let (again, epoch) = outbox.take(15_100).expect("it comes again");
     assert_eq!((again.number, epoch), (taken.number, 3));
+    assert_eq!(keeper.counts.fenced, 1);
 }
 
 /// Nothing can be looked for until something is settled.
@@ -1114,8 +1115,22 @@ fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_ma
     lease(&mut keeper, &mut outbox, now(0), error());
     let again = keeper.wake(now(0));
     assert!((1..=1_000).contains(&again));
-    lease(&mut keeper, &mut outbox, now(again), Ok(leases(1_000_000)));
+    let none = Leases { held: Vec::new(), ..leases(1_000_000) };
+    lease(&mut keeper, &mut outbox, now(again), Ok(none));
     assert!(keeper.lease_pause.is_over(again));
+}
+
+/// As in a copy of another table.
+#[test]
+fn of_two_timeouts_with_one_number_the_second_waits_for_the_first() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
+    let rows = ["a", "b"].map(|name| Row { name: name.into(), ..row(1_000_100) }).to_vec();
+    let loaded = Loaded { rows, ends: vec![None], ..Loaded::default() };
+    keeper.answer(now(200), &mut outbox, Answer::Load(call, Ok(loaded)));
+    keeper.poll(now(200), &mut outbox);
+    assert_eq!((outbox.len(), keeper.in_flight()), (1, 1));
 }
 
 /// When the answer comes, another may own what was read.
