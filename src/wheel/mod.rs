@@ -529,7 +529,7 @@ impl<T> Wheel<T> {
         self.now < self.cursor && self.cursor == u64::MAX
     }
 
-    /// Makes room among what is ready for an entry, or puts all that is ready back into buckets.
+    /// Makes room among what is ready for an entry, or puts what is not due back into buckets.
     #[cold]
     fn place_without_room(&mut self, entry: Entry) {
         let Self { ready, arena, sweep, .. } = self;
@@ -558,7 +558,7 @@ impl<T> Wheel<T> {
         Some(2 * gathered)
     }
 
-    /// Puts what is ready and not due back into buckets, because that are too many. The cursor is
+    /// Puts what is ready and not due back into buckets, because they are too many. The cursor is
     /// after `now` only while the bucket that `now` falls in was sorted as a whole, so every other
     /// bucket holds the same deadlines for either.
     #[cold]

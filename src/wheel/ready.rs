@@ -482,6 +482,7 @@ impl Ready {
             self.sorted = core::mem::replace(&mut all.sorted, later);
             (self.head, self.end) = (core::mem::take(&mut all.head), self.sorted.len());
             self.read = all.read.min(self.end as u32);
+            (all.end, all.read) = (all.sorted.len(), 0);
         }
         all
     }
@@ -580,7 +581,7 @@ const LEAST_ROOM: usize = 4;
 const SEVERAL: usize = 32;
 /// The most entries that are moved to put another one in its place.
 const MOST_MOVED: usize = 32;
-/// The most entries that are not due among which others are inserted: all may have to be put back.
+/// The most entries among which others are inserted that are not due: as many may have to be put back.
 const MOST_INSERTED: usize = 2 * CHUNK;
 /// The most runs that are passed at once because they have lost what came next.
 const MOST_PASSED: usize = 16;

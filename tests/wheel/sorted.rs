@@ -7,7 +7,6 @@ in_each_hierarchical_mode! {
     few_in_one_far_bucket_are_sorted_at_once:
         "a@2^20+7000 b@2^20+5 c@2^20+300; to 2^21: b@2^20+5 c@2^20+300 a@2^20+7000; work 1 0",
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
-    what_is_overdue_costs_nothing_when_the_rest_goes_back_into_buckets,
     what_is_stale_does_not_go_back_into_buckets,
 }
 
@@ -181,16 +180,18 @@ fn what_is_overdue_stays_when_the_rest_goes_back_into_buckets(mode: Mode) {
     }
 }
 
-/// As before, with few that are not due: only these are moved.
-fn what_is_overdue_costs_nothing_when_the_rest_goes_back_into_buckets(mode: Mode) {
+/// Of a bucket that was sorted as a whole nearly all is.
+#[test]
+fn what_is_overdue_costs_nothing_when_the_rest_goes_back_into_buckets() {
     const CROWD: u64 = 5000;
-    let bucket = mode.buckets() as u64;
-    let mut wheel = Checked::new(mode);
+    let mut wheel = Checked::new(Mode::hierarchical());
+    let bucket = wheel.mode().buckets() as u64;
     for value in 0..CROWD {
         wheel.unchecked().schedule(bucket, value);
     }
     wheel.schedule(2 * bucket - 1, CROWD);
     assert_eq!(wheel.expire(bucket).map(|expired| expired.value), Some(0));
+    assert_eq!(wheel.stats().sorted as u64, CROWD);
     let before = steps();
     wheel.unchecked().schedule(2 * bucket - 2, CROWD + 1);
     let taken = steps() - before;

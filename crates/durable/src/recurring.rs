@@ -77,7 +77,7 @@ impl Recurring {
     /// # Errors
     ///
     /// [`Error::Cron`], which says what is wrong with the expression or the time zone. An expression
-    /// that names no day that ever comes is wrong.
+    /// that names no time from 1970 on is wrong.
     ///
     /// ```
     /// # fn main() -> Result<(), tickwheel_durable::Error> {
@@ -102,12 +102,12 @@ impl Recurring {
         }
         let cron = expression.parse::<croner::Cron>();
         let cron = cron.map_err(|error| wrong(expression, error.to_string()))?;
+        let zone = TimeZone::get(time_zone);
+        let zone = zone.map_err(|error| wrong(time_zone, error.to_string()))?;
         let start = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
         if cron.find_next_occurrence(&start, true).is_err() {
             return Err(wrong(expression, "it names no time from 1970 on".to_owned()));
         }
-        let zone = TimeZone::get(time_zone);
-        let zone = zone.map_err(|error| wrong(time_zone, error.to_string()))?;
         Ok(Self { rule: Rule::Cron(Box::new(cron), zone), missed: MissedTick::Skip })
     }
 

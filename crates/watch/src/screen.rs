@@ -501,7 +501,7 @@ mod tests {
             told.push(watch.told.clone());
         }
         let (last, before) = told.split_last().unwrap();
-        let many = ". They are many now: hierarchical:64 puts all 1,056 into buckets.";
+        let many = ". They are many now: hierarchical:64 puts 1,056 into buckets.";
         assert!(last.ends_with(many), "{last}");
         assert!(before.iter().all(|told| told.ends_with("has all in one array.")), "{before:?}");
     }

@@ -88,11 +88,9 @@ fn put_back(event: &Event) -> String {
         is_back.then(|| {
             let (mode, sorted) = (change.mode, HumanCount(sorted as u64));
             match on_levels(before) {
-                0 => format!(" They are many now: {mode} puts all {sorted} into buckets."),
+                0 => format!(" They are many now: {mode} puts {sorted} into buckets."),
                 _ => {
-                    format!(
-                        " It comes before many of the sorted, so {mode} puts all {sorted} back."
-                    )
+                    format!(" It comes before many of the sorted, so {mode} puts {sorted} back.")
                 }
             }
         })

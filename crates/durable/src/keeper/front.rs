@@ -493,6 +493,7 @@ pub(super) mod tests {
         let paused = place.unread.iter().filter(|unread| 0 < unread.pause.failures);
         assert!(10 < paused.count());
     }
+
     fn place_of(unread: &[(u64, u64)]) -> Place {
         let mut place = Place::new(1, 0, 0);
         place.recent = 1_000;

@@ -36,9 +36,7 @@ impl<T> Keeper<T> {
     fn has_full_past(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
         let past = &self.front.past;
-        Manner::BoundsPast.is_kept()
-            && 0 < past.len()
-            && (rows / 8 < past.len() || bytes / 8 < past.bytes)
+        Manner::BoundsPast.is_kept() && (rows / 8 < past.len() || bytes / 8 < past.bytes)
     }
 
     /// Returns the partitions of which not all is known up to this deadline.
@@ -309,3 +307,56 @@ const SHORT: u64 = 40;
 
 /// And no more than this: what took longer did not read, but the process was stopped.
 const REST: u64 = 250;
+
+#[cfg(test)]
+mod tests {
+    use crate::keeper::front::tests::row;
+    use crate::keeper::simulation::config;
+    use crate::keeper::{Config, Keeper};
+    use crate::store::Lease;
+
+    /// So many are due before 100, so many after, and so many in flight.
+    fn keeper(near: [usize; 2], past: u64, present: u64, flights: u64) -> Keeper<()> {
+        let [near_rows, near_bytes] = near;
+        let mut keeper = Keeper::new(Config { near_rows, near_bytes, ..config() });
+        let lease = Lease { partition: 0, epoch: 1 };
+        keeper.front.begin(lease, 0, 100);
+        // Names of one length.
+        let mut names = 10..;
+        let mut rows = |count: u64, deadline| -> Vec<_> {
+            names.by_ref().take(count as usize).map(|name| row(name, deadline)).collect()
+        };
+        let near = [rows(past, 0), rows(present, 100)].concat();
+        near.into_iter().for_each(|row| keeper.front.insert(row));
+        rows(flights, 0).iter().for_each(|row| keeper.flights.begin(row, lease));
+        keeper
+    }
+
+    /// Sixteen may be near, or as many bytes as they have.
+    #[test]
+    fn a_load_begins_below_a_quarter_and_ends_at_half_and_the_past_fills_an_eighth() {
+        let bytes = row(10, 0).bytes();
+        for near in [[16, usize::MAX], [usize::MAX, 16 * bytes]] {
+            let keeper = |past, present, flights| keeper(near, past, present, flights);
+            for (past, is_full) in [(0, false), (2, false), (3, true)] {
+                assert_eq!(keeper(past, 0, 0).has_full_past(), is_full);
+                assert_eq!(keeper(past, 1, 1).has_room_behind(), !is_full);
+            }
+            for (present, flights, has_room) in [(15, 0, true), (8, 8, false)] {
+                assert_eq!(keeper(0, present, flights).has_room_behind(), has_room);
+            }
+            for (past, present, flights, has_room) in [
+                (0, 0, 15, true),
+                (1, 0, 15, false),
+                (9, 1, 2, true),
+                (0, 1, 3, false),
+                (0, 4, 0, false),
+            ] {
+                assert_eq!(keeper(past, present, flights).has_room_in_memory(), has_room);
+            }
+            for (present, flights, is_filled) in [(0, 9, false), (5, 2, false), (5, 3, true)] {
+                assert_eq!(keeper(0, present, flights).is_filled(), is_filled);
+            }
+        }
+    }
+}

@@ -426,18 +426,14 @@ fn what_callers_ask_for_goes_along_with_what_was_settled() {
     take_many(&mut world, 1);
     world.settle_one(0, Settled::Ack);
     world.put("b", 2_000_000);
-    let call = next_commit(&mut world).expect("there is something to do");
+    let call = wait_for_commit(&mut world);
     assert_eq!((call.settlements.len(), call.changes.len()), (1, 1));
     // After a failure, too, where nothing was settled.
     let mut world = World::new(1);
-    let mut call = None;
     for name in ["a", "b"] {
         world.now.steady += 10_000;
         world.put(name, 2_000_000);
-        while call.is_none() {
-            call = next_commit(&mut world);
-        }
-        let call = call.take().expect("it is one");
+        let call = wait_for_commit(&mut world);
         assert_eq!(call.changes.len(), 1);
         let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
         world.count(&answer);
@@ -503,7 +499,7 @@ fn names_that_were_refused_are_remembered_and_not_all_of_them() {
         world.keeper.command(Command { ticket, change });
     });
     while world.keeper.has_commands() {
-        let Some(call) = next_commit(&mut world) else { continue };
+        let call = wait_for_commit(&mut world);
         let refused = || Err(Error::store("put it", "it is refused"));
         let changed = call.changes.iter().map(|_| refused()).collect();
         let done = Done { outcomes: Vec::new(), changed };
@@ -537,11 +533,7 @@ fn callers_wait_once_while_what_was_settled_fails_alone_and_are_refused_then() {
     take_many(&mut world, 1);
     world.settle_one(0, Settled::Ack);
     for is_refused in [false, true] {
-        let mut call = None;
-        while call.is_none() {
-            call = next_commit(&mut world);
-        }
-        let call = call.expect("it is one");
+        let call = wait_for_commit(&mut world);
         assert_eq!((call.settlements.len(), call.changes.len()), (1, 0));
         if !is_refused {
             let change = Change::put("b", 2_000_000, &[]);
@@ -569,6 +561,11 @@ fn next_commit(world: &mut World) -> Option<CommitCall<u64>> {
         }
     }
     None
+}
+
+/// As `next_commit`, until it asks for one.
+fn wait_for_commit(world: &mut World) -> CommitCall<u64> {
+    (0..10_000).find_map(|_| next_commit(world)).expect("it asks for one")
 }
 
 /// A store refuses changes, or has time for the first of them only. Refused ones hold up no others.

@@ -95,7 +95,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     );
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         horizon: 2_000,
         near_rows: 1_000,
@@ -1120,6 +1120,41 @@ fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_ma
     assert!(keeper.lease_pause.is_over(again));
 }
 
+/// What is near has half of it, and what was dropped once is not read in small pieces.
+#[test]
+fn a_load_is_of_what_is_left_of_half_the_memory_and_of_a_quarter_at_least() {
+    for (kilobytes, limit) in [(0, 32), (8, 24), (15, 17), (16, 16), (24, 16)] {
+        let config = Config { near_bytes: 64 << 10, look: 0, ..config() };
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config), received());
+        lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+        for name in 0..kilobytes {
+            let mut large = Row { name: format!("{name:2}").into(), ..row(1_500_000) };
+            large.payload = vec![0; 1_024 - large.bytes()].into();
+            keeper.front.insert(large);
+        }
+        let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
+        assert_eq!(call.limit.bytes, limit << 10, "beside {kilobytes} KB");
+    }
+}
+
+#[test]
+fn a_timer_that_closes_looks_for_nothing_while_it_waits_for_a_consumer() {
+    let (mut keeper, mut outbox) = holds_one();
+    keeper.close(now(10), &mut outbox, true);
+    let mut at = 10;
+    while at < 14_000 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                let leases = Leases { share: 0, ..leases(1_000_200 + at) };
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Some(call) => panic!("{call:?}"),
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    }
+    assert_eq!(keeper.in_flight(), 1);
+}
+
 /// As in a copy of another table.
 #[test]
 fn of_two_timeouts_with_one_number_the_second_waits_for_the_first() {
@@ -1179,14 +1214,14 @@ fn what_was_asked_for_before_a_close_is_committed() {
 
 /// What another owner took before it was stopped counts as long as it may.
 #[test]
-fn what_other_owners_take_counts_for_a_lease() {
+fn the_span_for_which_other_owners_count_is_a_lease() {
     let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
     assert_eq!(keeper.spans(), 60_000);
 }
 
 #[test]
-fn an_answer_from_before_a_limit_does_not_end_it_and_one_from_after_it_does() {
+fn an_answer_from_before_a_limit_and_a_pause_ends_neither_and_one_from_after_ends_both() {
     for (asked, is_limited) in [(9, true), (10, true), (11, false)] {
         let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
         let Some(Call::Lease(call)) = keeper.poll(now(asked), &mut outbox) else { panic!("asks") };

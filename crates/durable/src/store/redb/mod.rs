@@ -175,15 +175,16 @@ impl Store for RedbStore {
         let (page, damaged) =
             self.run("read", |database, _| read(database, after, until, limit))?;
         if !damaged.is_empty() {
-            let mut is_of_disk = false;
+            let mut takes_nothing = false;
             let moved = self.run("set damaged rows aside in", |database, _| {
-                let moved = set_aside(database, damaged);
-                moved.inspect_err(|error| is_of_disk = matches!(error, redb::Error::Io(_)))
+                set_aside(database, damaged).inspect_err(|error| {
+                    takes_nothing = matches!(error, redb::Error::Io(error) if is_full(error));
+                })
             });
             // On a full disk it goes on without. Else the page is damaged as a whole, and what is put
             // into it would be lost.
             match moved {
-                Err(error) if is_of_disk => log::warn!("{error}"),
+                Err(error) if takes_nothing => log::warn!("{error}"),
                 moved => moved?,
             }
         }
@@ -357,6 +358,12 @@ fn read(
         }
     }
     Ok((filling.page(), damaged))
+}
+
+/// Whether the disk takes nothing more.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }
 
 /// Moves damaged rows to where no load finds them.

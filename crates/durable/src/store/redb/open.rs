@@ -80,7 +80,7 @@ impl Source {
                     DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                     error => Error::store(doing(), error),
                 })?;
-                if !is_new && metadata.len() == 0 {
+                if !is_new && is_blank(&file).map_err(|error| Error::store(doing(), error))? {
                     return Err(Error::store(doing(), EMPTY));
                 }
                 let backend = Whole { file, length: AtomicU64::new(metadata.len()) };
@@ -131,6 +131,14 @@ impl Source {
     }
 }
 
+/// Whether nothing was ever written to it.
+fn is_blank(file: &FileBackend) -> io::Result<bool> {
+    let mut first = [0; 64];
+    let len = file.len()?.min(first.len() as u64) as usize;
+    file.read(0, &mut first[..len])?;
+    Ok(first == [0; 64])
+}
+
 /// Returns a builder, which notes whether the engine went back to an earlier commit because the last
 /// one cannot be read.
 fn builder(cache: usize, is_fallback: &Rc<Cell<bool>>) -> redb::Builder {
@@ -138,7 +146,7 @@ fn builder(cache: usize, is_fallback: &Rc<Cell<bool>>) -> redb::Builder {
     builder.set_cache_size(cache);
     let is_fallback = is_fallback.clone();
     builder.set_repair_callback(move |repair| {
-        if repair.progress() < READABLE {
+        if 0.0 < repair.progress() && repair.progress() < READABLE {
             is_fallback.set(true);
         }
     });
@@ -326,11 +334,12 @@ pub(super) const DEFAULT_CACHE: usize = 64 << 20;
 /// The format this version writes.
 const FORMAT: u64 = 1;
 
-/// What a repair tells of its progress when it has found a commit that can be read.
+/// What a repair tells of its progress when it has found a commit that can be read: 0 when it begins,
+/// and something between if the last commit is none.
 const READABLE: f64 = 0.6;
 
 /// The engine does not look whether an earlier commit was damaged, too.
 const LOST: &str = "it is damaged, and nothing of it can be read; restore a copy of it";
 
 /// It was copied to a full disk, or lost power when it was made.
-const EMPTY: &str = "the file is empty; remove it, if it never held a timeout";
+const EMPTY: &str = "the file is empty or begins with zeros; remove it, if it never held a timeout";
