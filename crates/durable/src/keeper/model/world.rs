@@ -384,9 +384,13 @@ impl World {
 
     pub(super) fn poll(&mut self) -> Option<Call<u64>> {
         let call = self.keeper.poll(self.now, &mut self.outbox)?;
-        if let Call::Commit(call) = &call {
-            self.counts.commits += 1;
-            self.counts.changes += (call.settlements.len() + call.changes.len()) as u64;
+        match &call {
+            Call::Commit(call) => {
+                self.counts.commits += 1;
+                self.counts.changes += (call.settlements.len() + call.changes.len()) as u64;
+            }
+            Call::Load(_) | Call::Behind(_) => self.counts.loads += 1,
+            Call::Lease(_) => {}
         }
         Some(call)
     }
@@ -542,8 +546,8 @@ impl World {
         }
         assert_eq!(keeper.front.rows().count(), keeper.near_rows());
         let counted = |counts: &Counts| {
-            let Counts { commits, changes, acked, retried, dead, errors, .. } = *counts;
-            [commits, changes, acked, retried, dead, errors]
+            let Counts { commits, changes, loads, acked, retried, dead, errors, .. } = *counts;
+            [commits, changes, loads, acked, retried, dead, errors]
         };
         assert_eq!(counted(&keeper.counts), counted(&self.counts));
         let near: usize = keeper.front.rows().map(Row::bytes).sum();

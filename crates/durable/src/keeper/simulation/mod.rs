@@ -1067,34 +1067,35 @@ fn an_answer_from_before_a_pause_does_not_end_it_and_one_from_after_it_does() {
 }
 
 /// Answers each call as a store does that has nothing, and leases with what is told, until the time.
-/// Returns when leases were asked for.
 fn idle(
     keeper: &mut Keeper<()>,
     outbox: &mut Outbox,
     until: u64,
     told: impl Fn(u64) -> Leases,
-) -> Vec<u64> {
-    let (mut at, mut asked) = (0, Vec::new());
+    mut sees: impl FnMut(u64, &Call<()>),
+) {
+    let mut at = 0;
     while at < until {
-        match keeper.poll(now(at), outbox) {
-            Some(Call::Lease(call)) => {
-                asked.push(at);
-                keeper.answer(now(at), outbox, Answer::Lease(call, Ok(told(at))));
+        let Some(call) = keeper.poll(now(at), outbox) else {
+            at = keeper.wake(now(at)).clamp(at + 1, at + 1_000);
+            continue;
+        };
+        sees(at, &call);
+        let nothing = |parts| Ok(Loaded { ends: vec![None; parts], ..Loaded::default() });
+        let answer = match call {
+            Call::Lease(call) => Answer::Lease(call, Ok(told(at))),
+            Call::Load(call) => {
+                let parts = call.from.len();
+                Answer::Load(call, nothing(parts))
             }
-            Some(Call::Load(call)) => {
-                let loaded = Loaded { ends: vec![None], ..Loaded::default() };
-                keeper.answer(now(at), outbox, Answer::Load(call, Ok(loaded)));
+            Call::Behind(call) => {
+                let parts = call.from.len();
+                Answer::Behind(call, nothing(parts))
             }
-            Some(Call::Behind(call)) => {
-                let ends = vec![None; call.from.len()];
-                let loaded = Loaded { ends, ..Loaded::default() };
-                keeper.answer(now(at), outbox, Answer::Behind(call, Ok(loaded)));
-            }
-            Some(call) => panic!("nothing is to be done: {call:?}"),
-            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
-        }
+            Call::Commit(call) => panic!("nothing is to be done: {call:?}"),
+        };
+        keeper.answer(now(at), outbox, answer);
     }
-    asked
 }
 
 /// The others give back its share when they hear of it.
@@ -1102,7 +1103,10 @@ fn idle(
 fn a_worker_that_gets_nothing_asks_often_for_a_lease_and_a_quarter_and_then_as_others_do() {
     let mut keeper: Keeper<()> = Keeper::new(config());
     let none = |at| Leases { held: Vec::new(), ..leases(1_000_000 + at) };
-    let asked = idle(&mut keeper, &mut received(), 300_000, none);
+    let mut asked = Vec::new();
+    idle(&mut keeper, &mut received(), 300_000, none, |at, call| {
+        asked.extend(matches!(call, Call::Lease(_)).then_some(at));
+    });
     let within = |from, to| asked.iter().filter(|&&at| (from..to).contains(&at)).count();
     assert!((20..=25).contains(&within(0, 75_000)), "{asked:?}");
     assert!((1..=8).contains(&within(80_000, 200_000)), "{asked:?}");
@@ -1118,6 +1122,71 @@ fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_ma
     let none = Leases { held: Vec::new(), ..leases(1_000_000) };
     lease(&mut keeper, &mut outbox, now(again), Ok(none));
     assert!(keeper.lease_pause.is_over(again));
+}
+
+/// What a look missed would never come.
+#[test]
+fn of_one_partition_after_another_the_past_is_read_once_more_now_and_then() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let held = [0, 1].map(|partition| Lease { partition, epoch: 1 });
+    let both = |at| Leases { held: held.to_vec(), ..leases(1_000_000 + at) };
+    let mut read = Vec::new();
+    idle(&mut keeper, &mut received(), 250_000, both, |at, call| {
+        let Call::Behind(call) = call else { return };
+        read.extend(call.from.iter().map(|start| (at / 60_000, start.lease.partition)));
+    });
+    read.dedup();
+    let later: Vec<_> = read.into_iter().filter(|&(minute, _)| 0 < minute).collect();
+    assert_eq!(later, [(1, 1), (2, 0), (3, 1), (4, 0)]);
+}
+
+#[test]
+fn the_past_is_read_in_eighths_and_what_cannot_be_read_alone_and_more_and_more_rarely() {
+    let config = Config { near_rows: 400, near_bytes: 64 << 10, look: 1_000_000, ..config() };
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config), received());
+    let (mut at, mut tries) = (0, Vec::new());
+    while at < 600_000 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Behind(call)) => {
+                tries.push((at, call.limit.rows, call.limit.bytes));
+                let error = Error::store("read", "it is damaged");
+                keeper.answer(now(at), &mut outbox, Answer::Behind(call, Err(error)));
+            }
+            Some(Call::Lease(call)) => {
+                let leases = Ok(leases(1_000_000 + at));
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, leases));
+            }
+            Some(Call::Load(call)) => {
+                let loaded = Loaded { ends: vec![None], ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(call) => panic!("{call:?}"),
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    }
+    assert_eq!((tries[0].1, tries[0].2), (50, 8 << 10));
+    let last = tries.last_chunk::<9>().expect("it goes on");
+    assert!(last.iter().all(|&(_, rows, _)| rows == 1), "{last:?}");
+    assert!(15_000 < last[8].0 - last[0].0, "two parts, each once in five seconds: {last:?}");
+}
+
+#[test]
+fn after_a_part_of_the_past_that_is_short_or_has_rows_it_reads_on_at_once() {
+    for (took, has_rows) in [(1, false), (5_000, true)] {
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+        lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
+        let call = loop {
+            match keeper.poll(now(0), &mut outbox) {
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(0), call),
+                Some(Call::Behind(call)) => break call,
+                call => panic!("{call:?}"),
+            }
+        };
+        let rows = has_rows.then(|| row(1_000_100)).into_iter().collect();
+        let loaded = Loaded { rows, ends: vec![None; call.from.len()], ..Loaded::default() };
+        keeper.answer(now(took), &mut outbox, Answer::Behind(call, Ok(loaded)));
+        assert!(keeper.behind_pause.is_over(took), "{took}");
+    }
 }
 
 /// What is near has half of it, and what was dropped once is not read in small pieces.
