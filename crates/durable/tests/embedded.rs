@@ -541,12 +541,14 @@ fn a_folder_that_is_not_there_and_one_that_is_the_file_are_told() {
 
 #[test]
 fn an_empty_file_that_is_there_is_not_taken_for_a_new_one() {
-    let folder = folder();
-    let file = folder.path().join("timeouts.redb");
-    std::fs::write(&file, "").unwrap();
-    let error = DurableTimer::open(&file).map(drop).unwrap_err();
-    assert!(error.to_string().contains("the file is empty"), "{error}");
-    assert_eq!(std::fs::metadata(&file).unwrap().len(), 0, "nothing was written to it");
+    for zeros in [0, 9_000] {
+        let folder = folder();
+        let file = folder.path().join("timeouts.redb");
+        std::fs::write(&file, vec![0; zeros]).unwrap();
+        let error = DurableTimer::open(&file).map(drop).unwrap_err();
+        assert!(error.to_string().contains("remove it, if it never held"), "{error}");
+        assert_eq!(std::fs::read(&file).unwrap(), vec![0; zeros], "nothing was written to it");
+    }
 }
 
 #[test]
