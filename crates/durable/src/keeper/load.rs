@@ -313,7 +313,7 @@ mod tests {
     use crate::keeper::front::tests::row;
     use crate::keeper::simulation::config;
     use crate::keeper::{Config, Keeper};
-    use crate::store::Lease;
+    use crate::store::{Damaged, Lease};
 
     /// So many are due before 100, so many after, and so many in flight.
     fn keeper(near: [usize; 2], past: u64, present: u64, flights: u64) -> Keeper<()> {
@@ -357,6 +357,16 @@ mod tests {
             for (present, flights, is_filled) in [(0, 9, false), (5, 2, false), (5, 3, true)] {
                 assert_eq!(keeper(0, present, flights).is_filled(), is_filled);
             }
+        }
+    }
+
+    #[test]
+    fn each_damaged_row_is_counted_and_told() {
+        let mut keeper = keeper([100, 1_000], 0, 0, 0);
+        for (found, count) in [(2, 2), (0, 2), (1, 3)] {
+            let damaged = || Damaged { deadline: 1, name: "a".into(), reason: "a bit".into() };
+            keeper.tell_damaged((0..found).map(|_| damaged()).collect());
+            assert_eq!((keeper.counts.damaged, keeper.troubles.len() as u64), (count, count));
         }
     }
 }

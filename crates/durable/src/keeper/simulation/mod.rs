@@ -1074,12 +1074,14 @@ fn idle(
     told: impl Fn(u64) -> Leases,
     mut sees: impl FnMut(u64, &Call<()>),
 ) {
-    let mut at = 0;
+    let (mut at, mut loads) = (0, 0);
     while at < until {
         let Some(call) = keeper.poll(now(at), outbox) else {
             at = keeper.wake(now(at)).clamp(at + 1, at + 1_000);
             continue;
         };
+        loads += u64::from(matches!(call, Call::Load(_) | Call::Behind(_)));
+        assert_eq!(keeper.counts.loads, loads);
         sees(at, &call);
         let nothing = |parts| Ok(Loaded { ends: vec![None; parts], ..Loaded::default() });
         let answer = match call {
@@ -1122,6 +1124,30 @@ fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_ma
     let none = Leases { held: Vec::new(), ..leases(1_000_000) };
     lease(&mut keeper, &mut outbox, now(again), Ok(none));
     assert!(keeper.lease_pause.is_over(again));
+}
+
+/// As much was put at once that one answer cannot tell of it.
+#[test]
+fn what_is_too_much_for_a_load_is_read_with_the_past_up_to_now_or_to_the_end_of_the_load() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let held = Lease { partition: 0, epoch: 1 };
+    for (at, outlasts) in [(0, true), (1_000, false), (1_200, true)] {
+        let call = loop {
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Load(call)) => break call,
+                call => past(&mut keeper, &mut outbox, now(at), call),
+            }
+        };
+        let (end, is_ahead) = (call.until + 1, 1_000_000 + at < call.from[0].after.deadline);
+        assert_eq!(is_ahead, at == 1_200);
+        let loaded = Loaded { ends: vec![None], outlasts, ..Loaded::default() };
+        keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+        let (time, place) = (keeper.tenure.time(now(at)), keeper.front.place(held));
+        let recent = if is_ahead { end } else { time };
+        let is_told = place.expect("it is leased").recent == recent;
+        assert!(is_told || !outlasts, "at {at}");
+    }
 }
 
 /// What a look missed would never come.
