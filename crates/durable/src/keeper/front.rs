@@ -560,7 +560,7 @@ pub(super) mod tests {
         Row { name, deadline, payload, metadata, attempt: 0, number, partition: 0 }
     }
 
-    /// Of one partition, whose past ends at 100.
+    /// Of one partition, whose past ends where its present begins.
     fn front(past: u64, present: u64) -> Front {
         let mut front = Front::new();
         front.begin(Lease { partition: 0, epoch: 1 }, 0, 100);

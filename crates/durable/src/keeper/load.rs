@@ -315,7 +315,7 @@ mod tests {
     use crate::keeper::{Config, Keeper};
     use crate::store::{Damaged, Lease};
 
-    /// So many are due before 100, so many after, and so many in flight.
+    /// So many of the past, of the present, and in flight.
     fn keeper(near: [usize; 2], past: u64, present: u64, flights: u64) -> Keeper<()> {
         let [near_rows, near_bytes] = near;
         let mut keeper = Keeper::new(Config { near_rows, near_bytes, ..config() });
@@ -364,7 +364,7 @@ mod tests {
     fn each_damaged_row_is_counted_and_told() {
         let mut keeper = keeper([100, 1_000], 0, 0, 0);
         for (found, count) in [(2, 2), (0, 2), (1, 3)] {
-            let damaged = || Damaged { deadline: 1, name: "a".into(), reason: "a bit".into() };
+            let damaged = || Damaged { deadline: 1, name: "a".into(), reason: "a bit" };
             keeper.tell_damaged((0..found).map(|_| damaged()).collect());
             assert_eq!((keeper.counts.damaged, keeper.troubles.len() as u64), (count, count));
         }
