@@ -301,3 +301,25 @@ const DRIFT: u64 = 2_000;
 
 /// A clock that is put right bit by bit gains or loses a millisecond in so many, or less.
 const SLEW: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::StoreClock;
+    use crate::keeper::words::Now;
+
+    fn read(asked: u64, answered: u64, clock: u64) -> StoreClock {
+        StoreClock::new(Now { wall: 0, steady: answered }, asked, clock)
+    }
+
+    #[test]
+    fn of_two_readings_of_a_clock_the_narrower_bounds_are_kept_and_widen_as_clocks_drift() {
+        let old = read(0, 10, 1_000);
+        assert_eq!((old.least(0), old.most(0)), (989, 1_002));
+        for (clock, least, most) in [(1_105, 994, 1_003), (1_098, 988, 1_000)] {
+            let both = read(100, 110, clock).and(old).expect("they agree");
+            assert_eq!((both.least(100), both.most(100)), (least, most));
+        }
+        let both = read(100, 110, 1_098).and(old).expect("they agree");
+        assert_eq!((both.least(10_000), both.most(10_000)), (984, 1_005));
+    }
+}

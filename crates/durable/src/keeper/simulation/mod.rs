@@ -1126,6 +1126,14 @@ fn where_nothing_is_leased_it_wakes_to_ask_again_and_only_what_was_given_back_ma
     assert!(keeper.lease_pause.is_over(again));
 }
 
+#[test]
+fn leases_are_asked_for_as_soon_as_those_of_others_end() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    let others_end = Some(Duration::from_secs(5));
+    lease(&mut keeper, &mut outbox, now(0), Ok(Leases { others_end, ..leases(1_000_000) }));
+    assert_eq!(keeper.tenure.ends(), Some((5_001, 60_000)));
+}
+
 /// As much was put at once that one answer cannot tell of it.
 #[test]
 fn what_is_too_much_for_a_load_is_read_with_the_past_up_to_now_or_to_the_end_of_the_load() {
