@@ -304,6 +304,8 @@ fn large_payloads_are_several_commits() {
     (0..40).for_each(|name| world.put_large(&format!("{name}"), 100_000_000));
     world.settle_down();
     assert_eq!(world.keeper.counts.commits, 3);
+    let bytes = |name| Change::put(name, 0, b"").bytes();
+    assert_eq!(bytes("ab"), bytes("a") + 1, "a name counts, too");
 }
 
 /// Or what becomes due would find no room.

@@ -307,6 +307,7 @@ fn nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_lo
         load(&mut keeper, &mut outbox, now(1_000), call);
         keeper.poll(now(1_000), &mut outbox);
         assert_eq!((outbox.len(), outbox.take(steady).is_some()), (1, is_taken));
+        assert_eq!(keeper.may_hand_out(now(steady)), is_taken);
     }
 }
 
