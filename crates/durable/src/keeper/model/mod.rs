@@ -419,14 +419,26 @@ fn as_many_as_may_be_in_flight_and_as_many_that_are_settled_have_room() {
     assert_eq!(world.held.len(), 1, "a quarter is full");
 }
 
-#[test]
-fn what_callers_ask_for_goes_along_with_what_was_settled() {
+/// Acked, and not committed.
+fn with_one_acked() -> World {
     let mut world = World::new(1);
     world.config = Config { group: 10, max_attempts: None, ..world.config };
     world.restart();
     world.put("a", 0);
     take_many(&mut world, 1);
     world.settle_one(0, Settled::Ack);
+    world
+}
+
+fn fail(world: &mut World, call: CommitCall<u64>) {
+    let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
+    world.count(&answer);
+    world.keeper.answer(world.now, &mut world.outbox, answer);
+}
+
+#[test]
+fn what_callers_ask_for_goes_along_with_what_was_settled() {
+    let mut world = with_one_acked();
     world.put("b", 2_000_000);
     let call = wait_for_commit(&mut world);
     assert_eq!((call.settlements.len(), call.changes.len()), (1, 1));
@@ -437,9 +449,7 @@ fn what_callers_ask_for_goes_along_with_what_was_settled() {
         world.put(name, 2_000_000);
         let call = wait_for_commit(&mut world);
         assert_eq!(call.changes.len(), 1);
-        let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
-        world.count(&answer);
-        world.keeper.answer(world.now, &mut world.outbox, answer);
+        fail(&mut world, call);
     }
 }
 
@@ -528,12 +538,7 @@ fn as_many_are_counted_as_are_wanted() {
 /// What consumers settled may be what makes room on a full disk.
 #[test]
 fn callers_wait_once_while_what_was_settled_fails_alone_and_are_refused_then() {
-    let mut world = World::new(1);
-    world.config = Config { group: 10, max_attempts: None, ..world.config };
-    world.restart();
-    world.put("a", 0);
-    take_many(&mut world, 1);
-    world.settle_one(0, Settled::Ack);
+    let mut world = with_one_acked();
     for is_refused in [false, true] {
         let call = wait_for_commit(&mut world);
         assert_eq!((call.settlements.len(), call.changes.len()), (1, 0));
@@ -541,9 +546,7 @@ fn callers_wait_once_while_what_was_settled_fails_alone_and_are_refused_then() {
             let change = Change::put("b", 2_000_000, &[]);
             world.keeper.command(Command { ticket: 7, change });
         }
-        let answer = Call::Commit(call).fail(Error::store("do it", "no room"));
-        world.count(&answer);
-        world.keeper.answer(world.now, &mut world.outbox, answer);
+        fail(&mut world, call);
         assert_eq!(world.keeper.replies.len(), usize::from(is_refused));
     }
 }
