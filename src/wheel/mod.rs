@@ -564,11 +564,11 @@ impl<T> Wheel<T> {
     #[cold]
     fn put_back(&mut self) {
         debug_assert!(self.table.visit().is_none(), "it was sorted ahead");
-        let is_due = self.wake <= self.now;
-        if is_due {
+        let mut due = 0;
+        if self.wake <= self.now {
             self.ready.settle();
+            due = self.ready.until(self.now)[0].len();
         }
-        let due = if is_due { self.ready.until(self.now)[0].len() } else { 0 };
         self.cursor = self.now;
         for entry in self.ready.split_off(due).iter() {
             steps::count(1);

@@ -581,7 +581,7 @@ const LEAST_ROOM: usize = 4;
 const SEVERAL: usize = 32;
 /// The most entries that are moved to put another one in its place.
 const MOST_MOVED: usize = 32;
-/// The most entries among which others are inserted that are not due: as many may have to be put back.
+/// So many sorted entries that no others are inserted, if some are not due: these are put back.
 const MOST_INSERTED: usize = 2 * CHUNK;
 /// The most runs that are passed at once because they have lost what came next.
 const MOST_PASSED: usize = 16;
