@@ -62,7 +62,7 @@ impl Source {
     }
 
     pub(super) fn open(&mut self) -> Result<Database, Error> {
-        // Its callback may outlive the builder.
+        // Shared with a callback, which the engine may keep.
         let is_fallback = Rc::new(Cell::new(false));
         let database = match self {
             Self::File { path, opened, cache, creates } => {
