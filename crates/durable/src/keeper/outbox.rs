@@ -98,3 +98,31 @@ impl Outbox {
         self.waiting.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Outbox;
+    use crate::store::Row;
+    use std::sync::Arc;
+
+    #[test]
+    fn who_found_nothing_is_noted_until_something_comes() {
+        let mut outbox = Outbox::default();
+        assert_eq!((outbox.is_missed(), outbox.wanted()), (false, 0));
+        assert!(outbox.take(0).is_none());
+        assert_eq!((outbox.is_missed(), outbox.wanted()), (true, 1));
+        let row = Row {
+            name: "a".into(),
+            deadline: 1,
+            payload: Arc::from([]),
+            metadata: Arc::default(),
+            attempt: 0,
+            number: 1,
+            partition: 0,
+        };
+        outbox.push(1, row, 1);
+        assert_eq!((outbox.is_missed(), outbox.wanted()), (false, 0));
+        assert!(outbox.take(1).is_some());
+        assert!(!outbox.is_missed());
+    }
+}

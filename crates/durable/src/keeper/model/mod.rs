@@ -374,6 +374,21 @@ fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
     assert_eq!(world.outbox.len(), 1);
 }
 
+/// Nobody else changes anything.
+#[test]
+fn one_owner_reads_on_only_when_half_of_what_it_read_has_passed() {
+    let mut world = World::new(1);
+    world.config.refresh = u64::MAX / 2;
+    world.restart();
+    world.put("far", world.now.wall + 1_000_000);
+    world.settle_down();
+    let before = world.keeper.counts.loads;
+    (0..1_000).for_each(|_| world.pass(10));
+    let loads = world.keeper.counts.loads - before;
+    let most = 10_000 / (world.config.horizon / 2) + 1;
+    assert!(loads <= most, "it reads {loads} times, and {most} are enough");
+}
+
 #[test]
 fn the_first_that_is_settled_wakes_the_keeper_and_others_go_along_with_it() {
     let mut world = World::new(1);

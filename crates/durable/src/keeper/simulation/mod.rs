@@ -1367,6 +1367,104 @@ fn what_yields_is_given_back_when_nothing_of_it_is_held_whatever_the_share_is() 
     assert_eq!((&given.given_back[..], given.wanted), (&[0][..], true));
 }
 
+/// While it held one it asked for none, and then the other waits for it to ask.
+#[test]
+fn a_consumer_that_settles_after_long_has_as_long_as_others_to_ask_again() {
+    let config = Config { max_attempts: Some(3), ..config() };
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config), received());
+    let named = |(name, number)| Row { name: Arc::from(name), number, ..row(1_000_100) };
+    let two = [("a", 1), ("b", 2)].map(named).to_vec();
+    let (mut at, mut settled, mut left) = (0, 0, 0);
+    while left == 0 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                let leases = leases(1_000_200 + at);
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Some(Call::Load(call)) => {
+                let mut rows = two.clone();
+                rows.retain(|row| call.from[0].after < row.position() && at < 90_000);
+                let loaded = Loaded { rows, ends: vec![None], ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(Call::Commit(call)) => {
+                let outcome = |settlement: &Settlement| {
+                    let row = two.iter().find(|row| row.number == settlement.held.number);
+                    Outcome::Settled(match settlement.then {
+                        Then::Counted { attempt } => row.map(|row| Row { attempt, ..row.clone() }),
+                        _ => None,
+                    })
+                };
+                let outcomes = call.settlements.iter().map(outcome).collect();
+                let done = Done { outcomes, changed: Vec::new() };
+                keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+            }
+            Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            None if at < 90_000 && 0 < outbox.len() => _ = outbox.take(at),
+            None if 90_000 <= at && settled == 0 => {
+                keeper.settle(now(at), 1, Settled::Ack);
+                settled = at;
+            }
+            None if 0 < settled && !outbox.is_asked() => left = at,
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    }
+    assert!(settled + 60_000 < left, "it settled at {settled}, and is given up at {left}");
+}
+
+#[test]
+fn what_leaves_is_given_back_as_soon_as_it_may_be_though_a_consumer_holds_it() {
+    let config = Config { look: u64::MAX / 4, horizon: u64::MAX / 4, ..config() };
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config), received());
+    let (mut at, mut left) = (0, None);
+    let given = loop {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) if !call.given_back.is_empty() => break call.given_back,
+            Some(Call::Lease(call)) => {
+                let held = [0, 1].map(|partition| Lease { partition, epoch: 1 }).to_vec();
+                let yielding = if 100 <= at { vec![0] } else { Vec::new() };
+                if 100 <= at && left.is_none() {
+                    // The answer takes as long as makes it leave between two renewals.
+                    at += 7;
+                    left = Some(at);
+                }
+                let leases = Leases { held, yielding, ..leases(1_000_200 + at) };
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Some(Call::Load(call)) => {
+                let rows = if at == 0 { vec![row(1_000_100)] } else { Vec::new() };
+                let ends = vec![None; call.from.len()];
+                let loaded = Loaded { rows, ends, ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            None if 0 < outbox.len() => _ = outbox.take(at),
+            None => at = keeper.wake(now(at)).max(at + 1),
+        }
+        assert!(at < 200_000, "it gives nothing back");
+    };
+    assert_eq!((given, at), (vec![0], left.expect("it leaves") + 60_000));
+}
+
+#[test]
+fn of_a_load_that_overflows_the_past_stays_while_there_is_room_for_it() {
+    for (rows, overflows, stays) in [(1, true, 1), (200, false, 200), (200, true, 126)] {
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+        lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+        let call = loop {
+            match keeper.poll(now(0), &mut outbox) {
+                Some(Call::Load(call)) => break call,
+                call => past(&mut keeper, &mut outbox, now(0), call),
+            }
+        };
+        let name = |name: u64| Row { name: format!("{name}").into(), number: name, ..row(500_000) };
+        let rows = (1..=rows).map(name).collect();
+        let loaded = Loaded { rows, ends: vec![None], overflows, ..Loaded::default() };
+        keeper.answer(now(1), &mut outbox, Answer::Load(call, Ok(loaded)));
+        assert_eq!(keeper.front.past.len(), stays, "{overflows}");
+    }
+}
+
 /// A keeper whose consumer holds the one timeout that there is.
 fn holds_one() -> (Keeper<()>, Outbox) {
     let (mut keeper, mut outbox) = (Keeper::new(config()), received());
