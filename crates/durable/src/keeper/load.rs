@@ -310,8 +310,8 @@ const REST: u64 = 250;
 
 #[cfg(test)]
 mod tests {
+    use crate::keeper::answered::config;
     use crate::keeper::front::tests::row;
-    use crate::keeper::simulation::config;
     use crate::keeper::{Config, Keeper};
     use crate::store::{Damaged, Lease};
 

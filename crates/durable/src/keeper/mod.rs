@@ -818,6 +818,8 @@ impl<T> Keeper<T> {
 const HELD: u64 = 60_000;
 
 #[cfg(test)]
+mod answered;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod simulation;

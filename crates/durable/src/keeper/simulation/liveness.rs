@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::super::answered::{commits, leases, loads};
 use super::database::{Database, GOOD, Manners};
 use super::world::{CALLS, Simulation};
 use super::{LEASE, LONG, SMALL, Size, Told, long, under_ci};
@@ -986,21 +987,21 @@ const CHECKS: [(&str, fn()); 20] = [
     ("taken over", what_another_had_is_handed_out_as_soon_as_its_lease_is_over),
     ("random", random),
     ("all faults", any_fault),
-    ("clock", super::a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does),
-    ("fenced", super::what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch),
+    ("clock", leases::a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does),
+    ("fenced", leases::what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch),
     (
         "linger",
-        super::the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_due,
+        commits::the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_due,
     ),
     (
         "error",
-        super::a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows,
+        loads::a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows,
     ),
-    ("rests", super::after_a_slow_part_of_the_past_without_rows_it_reads_no_other_for_as_long),
+    ("rests", loads::after_a_slow_part_of_the_past_without_rows_it_reads_no_other_for_as_long),
     (
         "last quarter",
-        super::nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_look,
+        leases::nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_look,
     ),
-    ("each load", super::each_load_is_of_all_partitions),
+    ("each load", loads::each_load_is_of_all_partitions),
     ("full disk", model::a_full_disk_lets_what_is_due_go_on),
 ];

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::super::answered::{config, received};
 use super::database::Database;
-use super::{Size, Told, config, received};
+use super::{Size, Told};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::CommitCall;
