@@ -941,6 +941,43 @@ fn a_name_is_used_again_once_its_timeout_has_fired() {
     assert_eq!(disk.text(), format!("{HEADER}{lines}"));
 }
 
+#[test]
+fn after_a_shrink_no_name_in_use_is_given_again_and_free_ones_are() {
+    let disk = Disk::default();
+    let (timer, _clock) = recorded(&disk);
+    let schedule = || timer.schedule(ms(10), || {}).unwrap();
+    let handles = [schedule(), schedule(), schedule()];
+    assert!(handles[1].cancel());
+    timer.shrink_to_fit();
+    schedule();
+    assert!(handles[2].cancel());
+    timer.shrink_to_fit();
+    (schedule(), schedule());
+    timer.stop().unwrap();
+    let text = disk.text();
+    let names =
+        text.lines().filter_map(|line| line.strip_prefix("0,schedule,")?.strip_suffix(",10"));
+    assert_eq!(names.collect::<Vec<_>>(), ["0", "1", "2", "1", "2", "3"]);
+}
+
+/// The name of one that repeats is in use while its task runs.
+#[test]
+fn a_task_that_repeats_and_shrinks_its_timer_keeps_its_name() {
+    let disk = Disk::default();
+    let (timer, clock) = recorded(&disk);
+    let inner = timer.clone();
+    let task = move || {
+        inner.shrink_to_fit();
+        inner.schedule(ms(10), || {}).unwrap();
+        ControlFlow::<()>::Continue(())
+    };
+    timer.schedule_repeating(ms(10), MissedTick::Skip, task).unwrap();
+    clock.advance(ms(10));
+    timer.stop().unwrap();
+    let text = disk.text();
+    assert!(text.contains("0,schedule,0,10\n") && text.contains("10,schedule,1,10\n"), "{text}");
+}
+
 /// Counts how often what was written is flushed.
 struct Flushed(Arc<(AtomicBool, AtomicUsize)>);
 

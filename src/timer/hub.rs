@@ -369,6 +369,16 @@ mod tests {
         }
     }
 
+    /// Else each call would take the lock of the start.
+    #[test]
+    fn whether_the_worker_was_started_is_known_without_a_lock() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let is_started = || timer.shard().hub.is_started();
+        assert!(!is_started());
+        timer.schedule(Duration::from_secs(1), || {}).expect("it runs");
+        assert!(is_started());
+    }
+
     #[test]
     fn no_thread_sleeps_past_a_tick_however_long_it_takes_to_lie_down() {
         let timer = Timer::builder().clock(LosesCore).build().expect("in range");

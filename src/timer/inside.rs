@@ -262,3 +262,25 @@ const NONE: u64 = 0;
 
 /// In `DROPS`: this thread drops tasks of several timers.
 const SEVERAL: u64 = u64::MAX;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_notes_a_timer_that_it_serves_once_and_while_that_lives() {
+        let park = || Arc::new(CachePadded::new(Park::new(0)));
+        let noted = || -> Vec<u64> {
+            SERVED.with(|Served(served)| served.borrow().iter().map(|&(id, _)| id).collect())
+        };
+        let (first, second) = (park(), park());
+        for _ in 0..2 {
+            serves(1, &first);
+            serves(2, &second);
+        }
+        assert_eq!(noted(), [1, 2]);
+        drop(first);
+        serves(2, &second);
+        assert_eq!(noted(), [2]);
+    }
+}

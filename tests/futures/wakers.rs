@@ -3,8 +3,9 @@
 
 use crate::help::{Hand, Manual, ms};
 use crate::zoo::wakers::{Habits, Task, does, that_panics};
+use cooked_waker::{IntoWaker, Wake, WakeRef};
 use std::future::pending;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -227,4 +228,31 @@ fn a_waker_may_call_the_timer(mode: Mode) {
         assert!(task.poll(&mut future).expect("no panic").is_ready());
         assert_eq!(task.wakers(), 0);
     });
+}
+
+static WOKEN: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+#[derive(Clone)]
+struct Empty<const KIND: usize>;
+
+impl<const KIND: usize> WakeRef for Empty<KIND> {
+    fn wake_by_ref(&self) {
+        WOKEN[KIND].fetch_add(1, SeqCst);
+    }
+}
+
+impl<const KIND: usize> Wake for Empty<KIND> {}
+
+#[test]
+fn a_waker_of_another_kind_at_the_same_address_is_another() {
+    let manual = Manual::new(Mode::default());
+    let wakers = [Box::new(Empty::<0>).into_waker(), Box::new(Empty::<1>).into_waker()];
+    assert_eq!(wakers[0].data(), wakers[1].data(), "nothing is at its address");
+    let mut sleep = pin!(manual.timer.sleep(ms(5)));
+    for waker in &wakers {
+        let polled = std::future::Future::poll(sleep.as_mut(), &mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+    }
+    manual.advance(5);
+    assert_eq!(WOKEN.each_ref().map(|woken| woken.load(SeqCst)), [0, 1]);
 }

@@ -4,6 +4,7 @@ use crate::common::Numbers;
 use crate::help::{
     Count, CountsDrop, Gate, Hand, Kept, Log, Manual, ms, returns, taken, wait_until,
 };
+use crate::zoo::clocks::OddClock;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Barrier, Mutex};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
     DelayQueue, Driver, ManualClock, MissedTick, Mode, ScheduleErrorKind, Status, Timer,
-    TimerBuilder, delay_channel,
+    TimerBuilder, delay_channel, steps,
 };
 
 in_each_mode! {
@@ -777,4 +778,41 @@ fn a_hook_may_use_a_channel_as_the_clock_moves() {
     clock.advance(ms(5));
     assert_eq!(receiver.len(), 1);
     assert!(receiver.recv().is_some_and(|due| due.is_ok()));
+}
+
+#[test]
+fn a_hook_is_told_of_the_present_where_the_clock_was_set_back_before_the_first_tick() {
+    let start = Instant::now() + ms(3_600_000);
+    let present = Arc::new(Mutex::new(start));
+    let read = Arc::clone(&present);
+    let clock = OddClock::new(move || *read.lock().unwrap());
+    let (timer, mut driver) = Timer::builder().clock(clock).build_driven().expect("in range");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&told);
+    driver.on_wake(move |at| all.lock().unwrap().push(at));
+    driver.turn();
+    let earlier = start - ms(10_000);
+    *present.lock().unwrap() = earlier;
+    timer.stop().expect("outside");
+    assert_eq!(*told.lock().unwrap(), [earlier]);
+}
+
+#[test]
+fn the_memory_of_many_that_have_fired_is_freed_a_part_in_each_turn() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    for _ in 0..300_000 {
+        timer.schedule(ms(1), || {}).expect("it runs");
+    }
+    clock.advance(ms(1));
+    let mut turns_after = 0;
+    loop {
+        let before = steps();
+        let next = driver.turn();
+        assert!(steps() - before <= 65_536, "{} with {}", steps() - before, timer.pending());
+        turns_after += u32::from(timer.pending() == 0);
+        if next.is_none() {
+            break;
+        }
+    }
+    assert!(2 < turns_after, "{turns_after}");
 }

@@ -1,11 +1,14 @@
 //! Stopping, from outside and from inside.
 
+use crate::common::under_ci;
 use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wait_until};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tickwheel::{
-    ManualClock, Mode, Next, Run, ScheduleErrorKind, Status, StopError, Task, Timer, Unfired,
+    ManualClock, MissedTick, Mode, Next, Run, ScheduleErrorKind, Status, StopError, Task, Timer,
+    Unfired,
 };
 
 in_each_mode! {
@@ -258,4 +261,45 @@ fn repeating_ones_that_run_while_it_stops_all_come_back() {
     let tasks = unfired.into_iter().map(Unfired::into_task);
     assert_eq!(tasks.filter(|task| matches!(task, Task::Repeating(_))).count(), 3);
     assert!(handles.iter().all(|handle| handle.status() == Status::Stopped));
+}
+
+#[test]
+fn while_a_stop_waits_for_the_task_of_one_that_repeats_that_is_pending() {
+    let (timer, gate) = (Timer::new(), Gate::default());
+    let passes = gate.clone();
+    let task = move || {
+        passes.pass();
+        ControlFlow::<()>::Continue(())
+    };
+    let handle = timer.schedule_repeating(ms(1), MissedTick::Skip, task).expect("it runs");
+    gate.reached();
+    let stopping = timer.clone();
+    let stops = thread::spawn(move || stopping.stop().expect("outside").len());
+    wait_until(|| timer.is_stopped());
+    assert_eq!((handle.status(), timer.pending()), (Status::Pending, 1));
+    gate.open();
+    stops.join().expect("it does not panic");
+    assert_ne!(handle.status(), Status::Pending);
+}
+
+/// Others ask while a stop takes out what is left.
+#[test]
+fn in_the_middle_of_a_stop_one_that_repeats_has_not_fired() {
+    let manual = Manual::with(|it| it.shards(1).executor(|task: Box<dyn FnOnce() + Send>| task()));
+    for _ in 0..under_ci(10_000, 50_000) {
+        manual.idle(1_000);
+    }
+    let task = || ControlFlow::<()>::Continue(());
+    let timeout = manual.timer.schedule_repeating(ms(60_000), MissedTick::Skip, task);
+    let timeout = timeout.expect("it runs");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut status = Status::Pending;
+            while status == Status::Pending {
+                status = timeout.status();
+            }
+            assert_eq!(status, Status::Stopped);
+        });
+        manual.timer.stop().expect("outside");
+    });
 }

@@ -5,6 +5,7 @@ use crate::help::{Count, ms, returns, wait_until};
 use crate::zoo::clocks::OddClock;
 use crate::zoo::threads::drop_at_end;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
@@ -764,4 +765,37 @@ fn a_batch_ends_however_many_values_come_due_meanwhile() {
     let mut batch = Vec::new();
     let taken = queue.recv_batch(&mut batch, usize::MAX).expect("some are due");
     assert!((1..100).contains(&taken), "{taken}");
+}
+
+/// Nobody says when its time comes, but for a worker that has no executor to wait for.
+#[test]
+fn on_a_clock_that_cannot_say_how_long_a_thread_that_waits_is_not_woken_in_vain() {
+    for (has_executor, is_pending) in [(false, false), (false, true), (true, false)] {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let (counted, start) = (Arc::clone(&looks), Instant::now());
+        let clock = OddClock::new(move || {
+            counted.fetch_add(1, SeqCst);
+            start
+        });
+        let builder = Timer::builder().clock(clock.waiting(|_| None));
+        let timer = match has_executor {
+            true => builder.executor(|task: BoxedTask| task()).build(),
+            false => builder.build(),
+        };
+        let timer = timer.expect("in range");
+        let (sender, mut receiver) = delay_channel(&timer);
+        if is_pending {
+            sender.insert((), ms(3_600_000)).expect("it runs");
+        }
+        let waits = thread::spawn(move || receiver.recv().is_some());
+        let (begin, mut last) = (Instant::now(), usize::MAX);
+        while looks.load(SeqCst) != last {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{has_executor}, {is_pending}");
+            last = looks.load(SeqCst);
+            thread::sleep(ms(200));
+        }
+        timer.stop().expect("outside");
+        drop(sender);
+        waits.join().expect("it does not panic");
+    }
 }
