@@ -740,8 +740,12 @@ const LOOKS_PER_CHUNK: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Bucket, CHUNK, Entry};
+    use super::{
+        Arena, BLOCK, Bucket, CHUNK, Chunk, Entry, FEW, FEW_CHUNKS, Many, Numbered, Reverse,
+    };
+    use crate::wheel::Key;
     use alloc::{collections::BTreeMap, vec::Vec};
+    use core::iter::repeat_n;
 
     #[test]
     fn the_last_entry_is_taken_back_by_its_own_timeout_only() {
@@ -1007,6 +1011,85 @@ mod tests {
         assert_eq!(earliest(&mut bucket, &arena), Some(5));
     }
 
+    /// Puts in so many timeouts of one deadline, and returns their keys.
+    fn put(bucket: &mut Bucket, arena: &mut Arena<()>, entries: usize, deadline: u64) -> Vec<Key> {
+        let mut put = || {
+            let (key, entry) = arena.insert(deadline, || ());
+            bucket.push(entry);
+            key
+        };
+        (0..entries).map(|_| put()).collect()
+    }
+
+    #[test]
+    fn what_comes_first_is_found_where_a_part_of_a_full_chunk_was_seen() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        let mut earliest = |entries, deadline| {
+            put(&mut bucket, &mut arena, entries, deadline);
+            let found = bucket.earliest(0, 9, &arena, &mut 0, &mut { usize::MAX });
+            bucket.check(&arena);
+            found.map(|(tick, _)| tick)
+        };
+        assert_eq!(earliest(2 * FEW, 9), Some(9));
+        put(&mut bucket, &mut arena, 1, 5);
+        put(&mut bucket, &mut arena, CHUNK, 9);
+        let found = bucket.earliest(0, 9, &arena, &mut 0, &mut { usize::MAX });
+        assert_eq!(found.map(|(tick, _)| tick), Some(5));
+    }
+
+    #[test]
+    fn what_was_seen_of_a_chunk_is_not_looked_at_again_when_it_is_full() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        put(&mut bucket, &mut arena, CHUNK - 2, 9);
+        let mut looks = |bucket: &mut Bucket| {
+            put(bucket, &mut arena, 1, 9);
+            let (mut work, before) = (2 * CHUNK, crate::steps::steps());
+            let found = bucket.earliest(0, 8, &arena, &mut 0, &mut work);
+            assert_eq!(found.map(|(tick, _)| tick), Some(9));
+            let (work, steps) = (2 * CHUNK - work, crate::steps::steps() - before);
+            assert!(steps <= work as u64, "{steps} steps, {work} units of work");
+            work
+        };
+        assert_eq!(looks(&mut bucket), CHUNK - 1, "all are new");
+        for at in CHUNK..CHUNK + 3 {
+            assert_eq!(looks(&mut bucket), 1, "{at} are there, and one is new");
+        }
+    }
+
+    #[test]
+    fn a_tick_that_was_asked_for_is_told_with_its_timeout_or_not_at_all() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        // Of each of three blocks the first one is gone. One is left at their tick.
+        for _ in 0..3 {
+            let keys = put(&mut bucket, &mut arena, 1, 5);
+            keys.into_iter().for_each(|key| _ = arena.remove(key, drop));
+            put(&mut bucket, &mut arena, BLOCK - 1, 9);
+        }
+        put(&mut bucket, &mut arena, 1, 5);
+        let (mut stale, mut calls) = (3, 1);
+        let found = loop {
+            match bucket.earliest(5, 5, &arena, &mut stale, &mut 1) {
+                Some(found) => break found,
+                None => calls += 1,
+            }
+        };
+        assert_eq!((found.0, found.1.map(|entry| entry.deadline)), (5, Some(5)));
+        assert_eq!(calls, 2, "the first passes two blocks");
+    }
+
+    #[test]
+    fn of_a_few_a_call_passes_one_stale_entry_when_its_work_ends() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        let stale = put(&mut bucket, &mut arena, 5, 3);
+        put(&mut bucket, &mut arena, 5, 7);
+        stale.into_iter().for_each(|key| _ = arena.remove(key, drop));
+        let mut stale = 5;
+        let found = bucket.earliest(0, u64::MAX, &arena, &mut stale, &mut 1);
+        assert!(found.is_none() && (bucket.len(), stale) == (9, 4));
+        let found = bucket.earliest(0, u64::MAX, &arena, &mut stale, &mut 100);
+        assert_eq!((found.map(|(tick, _)| tick), stale), (Some(7), 0));
+    }
+
     #[test]
     fn at_the_last_tick_they_come_one_after_the_other() {
         let mut arena = Arena::new();
@@ -1063,13 +1146,56 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_chunks_goes_with_them() {
+    fn the_list_of_chunks_goes_with_them_and_so_does_what_is_noted_of_them() {
         let few = 2 * CHUNK as u32;
-        let mut bucket = bucket(100 * CHUNK);
-        retain(&mut bucket, |index| index < few && index % CHUNK as u32 == 0);
-        check(&bucket, [0, CHUNK as u32]);
-        assert_eq!(bucket.chunks(), 2);
-        assert!(bucket.memory() < 1 << 10, "{}", bucket.memory());
+        for is_looked_at in [false, true] {
+            let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+            put(&mut bucket, &mut arena, 100 * CHUNK, 9);
+            if is_looked_at {
+                let found = bucket.earliest(0, 9, &arena, &mut 0, &mut { usize::MAX });
+                assert!(found.is_some());
+            }
+            retain(&mut bucket, |index| index < few && index % CHUNK as u32 == 0);
+            check(&bucket, [0, CHUNK as u32]);
+            assert_eq!(bucket.chunks(), 2);
+            assert!(bucket.memory() < 1 << 10, "{}", bucket.memory());
+        }
+    }
+
+    #[test]
+    fn the_list_of_chunks_shrinks_while_it_is_short_and_once_for_half_of_them() {
+        let mut bucket = bucket(300 * CHUNK);
+        let room = |bucket: &Bucket| bucket.many.as_ref().map_or(0, |many| many.chunks.capacity());
+        let mut shrinks = 0;
+        while 2 < bucket.chunks() {
+            let before = room(&bucket);
+            bucket.pop_chunk();
+            if room(&bucket) < before {
+                assert!(bucket.chunks() - 1 <= FEW_CHUNKS, "a longer one would be much to move");
+                shrinks += 1;
+            }
+        }
+        assert!(0 < shrinks && shrinks <= FEW_CHUNKS.ilog2(), "it shrinks {shrinks} times");
+    }
+
+    #[test]
+    fn looks_are_forgotten_when_most_are_of_chunks_that_are_gone() {
+        for chunks in [1, 2_000] {
+            let all = (0..chunks).map(|number| Numbered {
+                number,
+                entries: Chunk::from_elem(entry(0, 7), 1),
+                firsts: None,
+            });
+            let mut many = Many { next: chunks, looked: chunks, ..Many::default() };
+            many.chunks.extend(all);
+            let chunks = chunks as usize;
+            let mut is_known = |looks: usize| {
+                many.looks.extend(repeat_n(Reverse((7, 0)), looks - many.looks.len()));
+                many.next_look().is_some_and(|look| look.noted.is_some())
+            };
+            assert!(is_known(2 * chunks), "as many may be of those that are there");
+            assert!(!is_known(3 * (chunks + CHUNK)), "{chunks} chunks are noted all anew");
+        }
     }
 
     /// Chunks come and go for ever behind one that comes first, and each is looked at.
