@@ -689,7 +689,7 @@ const GENERATIONS_AT_ONCE: u32 = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Entry, Key, Slot};
+    use super::{Arena, Entry, GROUP, Key, Slot};
     use alloc::vec::Vec;
     use core::num::NonZeroU32;
 
@@ -815,13 +815,50 @@ mod tests {
 
     #[test]
     fn room_made_is_room_for_all_that_is_known_of_a_slot() {
-        let mut arena = Arena::new();
-        arena.try_reserve(1000).expect("there is so much memory");
-        let memory = arena.memory();
-        for _ in 0..1000 {
-            arena.insert(0, || ());
+        for (live, more) in [(0, 1000), (500, 1000), (0, 2 * GROUP), (0, GROUP)] {
+            let mut arena = Arena::new();
+            (0..live).for_each(|_| _ = arena.insert(0, || ()));
+            arena.try_reserve(more).expect("there is so much memory");
+            let memory = arena.memory();
+            (0..more).for_each(|_| _ = arena.insert(0, || ()));
+            assert_eq!(arena.memory(), memory, "{more} beside {live}");
+            assert_eq!(arena.groups.is_some(), GROUP < live + more, "one group needs none");
         }
-        assert_eq!(arena.memory(), memory);
+    }
+
+    /// Steps are counted with debug assertions only.
+    #[test]
+    #[cfg(all(debug_assertions, feature = "std"))]
+    fn room_that_is_there_is_made_without_a_step() {
+        let mut arena = Arena::new();
+        let insert = |arena: &mut Arena<u64>| {
+            let before = crate::steps::steps();
+            arena.insert(0, || 0);
+            crate::steps::steps() - before
+        };
+        // Until the slots move to a larger array.
+        while insert(&mut arena) == 0 {}
+        let before = crate::steps::steps();
+        arena.try_reserve(1).expect("there is room");
+        assert_eq!(crate::steps::steps() - before, 0);
+        assert_ne!(insert(&mut arena), 0, "they move still");
+    }
+
+    #[test]
+    fn a_slot_is_spare_only_if_the_others_of_its_group_are_in_use() {
+        let mut arena = Arena::new();
+        let keys: Vec<_> = (0..200).map(|_| arena.insert(0, || ()).0).collect();
+        let mut remove = |at: usize| {
+            arena.remove(keys[at], drop);
+            let spare = arena.spare;
+            arena.check();
+            spare
+        };
+        assert_eq!([70, 71].map(&mut remove), [Some(70); 2], "there is one at most");
+        assert_eq!(arena.insert(0, || ()).0.index, 70);
+        arena.remove(keys[72], drop);
+        assert_eq!(arena.spare, None);
+        assert_eq!(arena.insert(0, || ()).0.index, 71, "in the order of memory");
     }
 
     #[test]

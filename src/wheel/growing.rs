@@ -270,6 +270,7 @@ const PIECE: usize = 256 << 10;
 mod tests {
     use super::{AT_ONCE, Growing, MOST_STEP, WHOLE_PAGES};
     use alloc::{rc::Rc, vec::Vec};
+    use core::sync::atomic::{AtomicUsize, Ordering};
     use quickcheck::quickcheck;
 
     /// An array of so many elements is moved in steps.
@@ -292,6 +293,7 @@ mod tests {
         }
         let (before, moved) = (crate::steps::steps(), array.first().len());
         array.try_reserve(MANY / 2).expect("there is room");
+        array.try_reserve(Growing::<u64>::limit(array.room()) - array.len()).expect("and there is");
         assert_eq!((crate::steps::steps() - before, array.first().len()), (0, moved));
         assert_holds_its_numbers(&array);
         array.write_room();
@@ -304,6 +306,28 @@ mod tests {
             assert_eq!((array.get(at), array[at]), (Some(&(at as u64)), at as u64));
         }
         assert_eq!(array.get(array.len()), None);
+        assert!(array.first().iter().eq(array.iter().take(array.first.len())));
+    }
+
+    #[test]
+    fn all_the_room_is_written_so_that_its_pages_are_there() {
+        static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+        struct Blank(u8);
+
+        impl Default for Blank {
+            fn default() -> Self {
+                Self((WRITTEN.fetch_add(1, Ordering::Relaxed) % 2) as u8)
+            }
+        }
+
+        let mut array = Growing::<Blank>::new();
+        array.try_reserve(1000).expect("there is so much memory");
+        assert_eq!(WRITTEN.load(Ordering::Relaxed), 0);
+        array.write_room();
+        assert_eq!((WRITTEN.load(Ordering::Relaxed), array.len()), (array.room(), 0));
+        array.push(Blank(7));
+        assert_eq!(array.first().iter().map(|blank| blank.0).collect::<Vec<_>>(), [7]);
     }
 
     quickcheck! {
