@@ -1131,6 +1131,7 @@ const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
+    use super::bucket::CHUNK;
     use super::sweep::{FEW_STALE, Place};
     use super::{Entry, MOST_ALONE, STAMPS_PER_SWEEP, Wheel};
     use crate::mode::Mode;
@@ -1180,6 +1181,145 @@ mod tests {
             assert!(MANY <= freed && most <= 64 << 10, "{mode}: {freed}, {most} at once");
             assert!(10 < parts, "{mode}: {parts}");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn what_was_taken_out_of_a_wheel_knows_its_memory_and_counts_when_it_goes() {
+        const MANY: u64 = 5_000;
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            let keys: Vec<_> = (0..MANY).map(|tick| wheel.schedule(tick * 7, tick)).collect();
+            keys.iter().for_each(|&key| assert!(wheel.cancel(key).is_some()));
+            let before = wheel.stats().memory - wheel.ready.memory();
+            let memory = wheel.take_memory();
+            assert_eq!((memory.allocated(), wheel.stats().memory), (before, 0), "{mode}");
+            assert!(memory.arena.memory() < before, "{mode}: the table has some");
+            let before = crate::steps::steps();
+            drop(memory);
+            let steps = crate::steps::steps() - before;
+            assert!(MANY <= steps || !cfg!(debug_assertions), "{mode}: {steps} steps");
+        }
+    }
+
+    #[test]
+    fn at_the_last_tick_one_more_comes_after_all_that_are_due() {
+        const MANY: u64 = 3 * MOST_ALONE as u64;
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            (0..MANY).for_each(|value| _ = wheel.schedule(u64::MAX, value));
+            assert_eq!(wheel.expire(u64::MAX).map(|expired| expired.value), Some(0));
+            assert_eq!(wheel.next_deadline(), Some(u64::MAX));
+            assert!(wheel.table.visit().is_none(), "all are ready");
+            wheel.schedule(u64::MAX, MANY);
+            wheel.check();
+            let due = core::iter::from_fn(|| wheel.expire(u64::MAX));
+            assert!(due.map(|expired| expired.value).eq(1..=MANY), "{mode}");
+        }
+    }
+
+    #[test]
+    fn gathered_ones_that_leave_no_room_in_front_go_into_buckets() {
+        for (gathered, is_sorted) in [(1_024, true), (1_025, false), (MOST_ALONE as u64, false)] {
+            let mut wheel = Wheel::new(Mode::default());
+            let first = wheel.schedule(1, 1);
+            (2..=gathered).for_each(|tick| _ = wheel.schedule(tick, tick));
+            wheel.cancel(first);
+            assert_eq!(wheel.next_deadline(), Some(2));
+            assert_eq!(wheel.stats().sorted > 0, is_sorted, "{gathered}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_sorts_for_the_next_deadline_has_done_its_work() {
+        let mut wheel = Wheel::new(Mode::default());
+        let keys: Vec<_> = (0..500).map(|value| wheel.schedule(1_000 - value, value)).collect();
+        wheel.cancel(keys[499]);
+        assert_eq!(wheel.next_deadline_bounded(&mut 1), None);
+        assert_eq!(wheel.next_deadline_bounded(&mut 1), Some(502));
+    }
+
+    #[test]
+    fn a_call_for_the_next_deadline_goes_on_with_a_visit_for_a_step() {
+        const CROWD: u64 = 10_000;
+        let mut wheel = Wheel::new(Mode::default());
+        let first = wheel.schedule(1 << 30, 0);
+        (0..CROWD).for_each(|value| _ = wheel.schedule((1 << 30) + value % 4_000, value));
+        wheel.cancel(first);
+        assert!(wheel.expire_bounded(1 << 30, &mut 1).is_none());
+        assert!(wheel.table.visit().is_some(), "it is under way");
+        let mut calls = 0;
+        while wheel.table.visit().is_some() {
+            assert_eq!(wheel.next_deadline_bounded(&mut 1), None);
+            calls += 1;
+        }
+        assert!(CROWD as usize / (4 * CHUNK) <= calls, "{calls} calls");
+    }
+
+    /// One in each row of the table.
+    #[test]
+    fn what_a_jump_puts_right_is_work_of_who_asks_for_the_next_deadline() {
+        const ROUND: u64 = 1 << 16;
+        const ROWS: u64 = 1 << 10;
+        let mut wheel =
+            Wheel::with_capacity(Mode::hashed(1 << 16).expect("a mode"), 2 * MOST_ALONE);
+        let first = wheel.schedule(ROUND, 0);
+        (1..ROWS).for_each(|row| _ = wheel.schedule(ROUND + row * ROUND / ROWS, row));
+        wheel.cancel(first);
+        assert!(wheel.expire_bounded(3 * ROUND, &mut 1).is_none());
+        assert!(wheel.table.visit().is_some(), "the jump is under way");
+        let (mut work, before) = (1 << 20, wheel.table.repairs());
+        assert_eq!(wheel.next_deadline_bounded(&mut work), Some(ROUND + ROUND / ROWS));
+        let (work, repairs) = ((1 << 20) - work, wheel.table.repairs() - before);
+        assert!(ROWS as usize <= repairs, "{repairs}");
+        assert!(ROWS as usize + repairs - 2 <= work, "{work} units, {repairs} put right");
+    }
+
+    #[test]
+    fn to_find_each_bucket_is_work_beside_the_look_at_it() {
+        let mut wheel = Wheel::with_capacity(Mode::hashed(64).expect("a mode"), 2 * MOST_ALONE);
+        let keys: Vec<_> = (0..30).map(|tick| wheel.schedule((1 << 20) + tick, tick)).collect();
+        (0..10).for_each(|value| _ = wheel.schedule((1 << 40) + 50, value));
+        keys.into_iter().for_each(|key| _ = wheel.cancel(key));
+        let (mut work, before) = (1 << 20, wheel.table.repairs());
+        assert_eq!(wheel.next_deadline_bounded(&mut work), Some((1 << 40) + 50));
+        let (work, repairs) = ((1 << 20) - work, wheel.table.repairs() - before);
+        assert!(2 * 30 + repairs <= work, "{work} units, {repairs} put right");
+    }
+
+    /// Three of four in each bucket are stale, and come first there.
+    #[test]
+    fn where_much_is_stale_a_bucket_is_not_found_anew_for_each() {
+        const BUCKETS: u64 = 64;
+        const EACH: u64 = 100;
+        let mut wheel = Wheel::with_capacity(Mode::hashed(64).expect("a mode"), 10_000);
+        let tick = |value: u64| (1 << 20) + value;
+        let keys: Vec<_> =
+            (0..EACH * BUCKETS).map(|value| wheel.schedule(tick(value), value)).collect();
+        let stale = (EACH - EACH / 4) * BUCKETS;
+        keys[..stale as usize].iter().for_each(|&key| _ = wheel.cancel(key));
+        let before = crate::steps();
+        assert_eq!(wheel.next_deadline(), Some(tick(stale)));
+        let steps = crate::steps() - before;
+        assert!(steps <= 5 * EACH * BUCKETS, "{steps} steps");
+    }
+
+    /// Another bucket has the next one, and what is behind the one that is gone is stale, too.
+    #[test]
+    fn the_first_looks_go_no_further_than_the_tick_that_is_noted() {
+        const ROUND: u64 = 64;
+        let mut wheel = Wheel::with_capacity(Mode::hashed(64).expect("a mode"), 2 * MOST_ALONE);
+        let tick = |round: u64| (1 << 20) + round * ROUND;
+        let keys: Vec<_> = (0..512).map(|round| wheel.schedule(tick(round), round)).collect();
+        wheel.cancel(keys[0]);
+        assert_eq!(wheel.next_deadline(), Some(tick(1)));
+        wheel.schedule(tick(1) + 1, 0);
+        (0..200).for_each(|value| _ = wheel.schedule((1 << 40) + 5, value));
+        keys[1..400].iter().for_each(|&key| _ = wheel.cancel(key));
+        let before = crate::steps();
+        assert_eq!(wheel.next_deadline(), Some(tick(1) + 1));
+        let steps = crate::steps() - before;
+        assert!(steps <= 150, "{steps} steps");
     }
 
     fn modes() -> impl Iterator<Item = Mode> {
