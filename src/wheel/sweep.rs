@@ -413,6 +413,41 @@ mod tests {
         }
     }
 
+    /// In each chunk that the scan has yet to come to, one is due.
+    #[test]
+    fn a_scan_misses_nothing_where_chunks_around_it_are_joined() {
+        const CHUNKS: usize = 8;
+        const SCANNED: usize = 3;
+        for mode in ["hashed:1", "hashed:8"] {
+            let mode = mode.parse().expect("a mode");
+            let mut wheel = Wheel::with_capacity(mode, 2 * MOST_ALONE);
+            let round = wheel.mode().buckets() as u64;
+            let is_due = |at: usize| SCANNED * CHUNK < at && at % CHUNK == 7;
+            let deadline = |at| if is_due(at) { round } else { 1_000_000 * round };
+            let keys: Vec<_> =
+                (0..CHUNKS * CHUNK).map(|at| wheel.schedule(deadline(at), at as u64)).collect();
+            for _ in 0..SCANNED {
+                assert!(wheel.expire_bounded(round, &mut 1).is_none());
+            }
+            for (at, &key) in keys.iter().enumerate() {
+                if !is_due(at) && at % 64 != 0 {
+                    wheel.cancel(key);
+                }
+            }
+            assert!(wheel.table.visit().is_some(), "the scan is under way");
+            let (number, _) = wheel.table.first().expect("it is occupied");
+            assert_eq!(
+                wheel.table.bucket(number).chunks(),
+                2,
+                "what was scanned, and what was not"
+            );
+            wheel.check();
+            let due = core::iter::from_fn(|| wheel.expire(round));
+            assert!(due.map(|expired| expired.deadline).eq([round; CHUNKS - SCANNED]));
+            wheel.check();
+        }
+    }
+
     #[test]
     fn a_sweep_looks_at_all_of_the_bucket_below_one_that_is_gone_meanwhile() {
         let mut wheel = Wheel::new("hashed:8".parse().expect("a mode"));
