@@ -203,3 +203,22 @@ impl Moment for Instant {
 pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::Ticks;
+    use core::time::Duration;
+
+    #[test]
+    fn nanoseconds_are_exact_and_end_with_the_largest_number() {
+        let ticks = Ticks::new(Duration::from_secs(5), Duration::from_millis(3));
+        let nanos = |seconds: u64, nanos| ticks.nanos(Duration::new(5 + seconds, nanos));
+        assert_eq!([nanos(0, 0), nanos(0, 7), nanos(2, 7)], [0, 7, 2_000_000_007]);
+        assert_eq!(nanos(18_446_744_072, 999_999_999), 18_446_744_072_999_999_999);
+        assert_eq!(nanos(18_446_744_073, 999_999_999), u64::MAX);
+        assert_eq!(nanos(1 << 40, 0), u64::MAX);
+        assert_eq!(ticks.nanos(Duration::ZERO), 0, "before the start");
+        assert_eq!([0, 1, 1_000].map(|tick| ticks.nanos_to(tick)), [0, 3_000_000, 3_000_000_000]);
+        assert_eq!(ticks.nanos_to(u64::MAX / 2), u64::MAX);
+    }
+}

@@ -539,3 +539,47 @@ impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for WheelMap<K, V, S> {
         f.debug_map().entries(self.iter().map(|(key, _, value)| (key, value))).finish()
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::WheelMap;
+    use crate::Key;
+
+    fn map() -> WheelMap<u32, u32> {
+        let mut map = WheelMap::default();
+        (0..4).for_each(|key| assert!(map.insert(key, 10 * key, 100).is_none()));
+        map
+    }
+
+    fn named(map: &mut WheelMap<u32, u32>, wanted: u32) -> Key {
+        let names = map.names_of(|&key, value| (key, *value) == (wanted, 10 * wanted));
+        assert_eq!(names.len(), 1);
+        names[0]
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_timeouts_that_were_asked_for() {
+        let mut map = map();
+        let names = map.names_of(|key, _| key % 2 == 1);
+        let mut removed: Vec<_> = names.iter().map(|&named| map.remove_named(named)).collect();
+        removed.sort_unstable();
+        assert_eq!(removed, [Some((1, 10)), Some((3, 30))]);
+        assert_eq!(map.len(), 2);
+        assert!(map.names_of(|_, _| false).is_empty());
+    }
+
+    #[test]
+    fn what_is_brought_forward_moves_if_it_would_come_later() {
+        for (deadline, order) in [(99, [1, 0, 2, 3]), (100, [0, 1, 2, 3]), (101, [0, 1, 2, 3])] {
+            let mut map = map();
+            let named = named(&mut map, 1);
+            map.bring_forward(named, deadline);
+            let due = core::iter::from_fn(|| map.expire(200));
+            let keys: Vec<_> = due.map(|expired| (expired.key, expired.deadline)).collect();
+            assert_eq!(
+                keys,
+                order.map(|key| (key, if key == 1 { deadline.min(100) } else { 100 }))
+            );
+        }
+    }
+}
