@@ -25,6 +25,7 @@ in_each_mode! {
     one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it,
     a_crowd_handed_out_leaves_no_room_for_its_entries,
     growing_allocates_a_few_times_what_is_needed,
+    what_is_known_of_a_crowd_in_one_bucket_is_counted,
     few_that_are_demoted_take_little_room,
     shrunk_after_a_jump_it_keeps_no_room_for_what_was_gathered,
 }
@@ -438,9 +439,39 @@ fn one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it(mode: Mode) {
     }
 }
 
-/// Each falls in another bucket of the level below.
+fn what_is_known_of_a_crowd_in_one_bucket_is_counted(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::new();
+    for value in 0..3_000 {
+        keys.push(metered.step(|wheel| wheel.schedule(1 << 40, value)));
+    }
+    let before = metered.memory();
+    assert_eq!(metered.step(|wheel| wheel.cancel(keys[0])), Some(0));
+    assert_eq!(metered.step(Wheel::next_deadline), Some(1 << 40));
+    assert!(before < metered.memory(), "what it has seen of each piece");
+}
+
+#[test]
+fn rows_and_nodes_to_use_again_are_counted() {
+    for mode in ["hashed:1048576", "hierarchical:1048576"] {
+        let mut metered = Metered::new(mode.parse().expect("a mode"));
+        metered.step(|wheel| wheel.reserve(2_000));
+        metered.step(|wheel| wheel.schedule((1 << 20) - 1, 0));
+        for tick in 1..50 {
+            metered.step(|wheel| wheel.schedule(tick << 14, tick));
+            metered.memory();
+        }
+        for tick in 1..50 {
+            assert!(metered.step(|wheel| wheel.expire(tick << 14)).is_some());
+            assert!(metered.step(|wheel| wheel.expire(tick << 14)).is_none());
+            metered.memory();
+        }
+    }
+}
+
+/// So many that they are in buckets, of which each falls apart into all buckets of the level below.
 fn few_that_are_demoted_take_little_room(mode: Mode) {
-    const DEMOTED: u64 = 200;
+    const DEMOTED: u64 = 1_100;
     let span = (mode.buckets() * mode.buckets()) as u64;
     let mut metered = Metered::new(mode);
     for value in 0..DEMOTED {
