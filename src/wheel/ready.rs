@@ -635,6 +635,20 @@ mod tests {
     }
 
     #[test]
+    fn the_room_of_a_few_that_were_taken_out_is_not_worth_moving_all_others() {
+        let mut ready = Ready::default();
+        let push = |ready: &mut Ready, number| ready.push(entry(number, 5));
+        (0..CHUNK / 2).for_each(|number| push(&mut ready, number));
+        let before = steps();
+        for number in 0..CHUNK / 4 {
+            ready.pop();
+            push(&mut ready, CHUNK + number);
+        }
+        let moved = steps() - before;
+        assert!(moved <= 2 * CHUNK as u64, "{moved} are moved");
+    }
+
+    #[test]
     fn a_bucket_is_sorted_and_equal_deadlines_keep_their_order() {
         for (bits, digits) in [(1, 3), (6, 1), (6, 2), (6, 5), (8, 1), (12, 2), (30, 2)] {
             for len in [1, 2, 40, 300, 5000] {

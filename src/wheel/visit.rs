@@ -197,12 +197,12 @@ const DEMOTED: usize = 2;
 mod tests {
     use super::{CHUNK, Visit};
     use crate::mode::Mode;
-    use crate::wheel::Wheel;
+    use crate::wheel::{MOST_ALONE, Wheel};
     use alloc::vec::Vec;
 
     #[test]
     fn a_bucket_of_one_chunk_is_scanned_once() {
-        let mut wheel = Wheel::new(Mode::hashed(1).expect("a mode"));
+        let mut wheel = Wheel::with_capacity(Mode::hashed(1).expect("a mode"), 2 * MOST_ALONE);
         wheel.schedule(1, 0);
         (1..400).for_each(|number| _ = wheel.schedule(1 << 40, number));
         assert!(wheel.expire(1).is_some());

@@ -240,6 +240,8 @@ mod tests {
             while wheel.expire(now).is_some() {}
             assert_eq!(wheel.last_until(115), Some(110), "{others}, {now}");
             assert_eq!(wheel.last_until(109), Some(103), "{others}, {now}");
+            // Where the cursor is if those up to there are sorted.
+            assert_eq!(wheel.last_until(127), Some(110), "{others}, {now}");
             wheel.cancel(keys[1]);
             assert_eq!(wheel.last_until(115), Some(103), "{others}, {now}");
             assert_eq!(wheel.last_until(80), None, "{others}, {now}");
@@ -258,6 +260,16 @@ mod tests {
         assert_eq!(coarsest(1, u64::MAX), 1 << 63);
         assert_eq!(coarsest(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(coarsest(u64::MAX - 1, u64::MAX), u64::MAX - 1);
+    }
+
+    #[test]
+    fn the_coarsest_tick_may_be_the_present() {
+        for mode in ["hierarchical:64", "hashed:64"] {
+            let mut wheel = super::Wheel::with_capacity(mode.parse().expect("a mode"), 2_000);
+            wheel.schedule(1_027, ());
+            assert!(wheel.expire(1_024).is_none());
+            assert_eq!(wheel.choose(&(1_024..=1_030)), 1_027, "{mode}");
+        }
     }
 
     /// As the worker of a timer asks, each time that it has fired what is due.
