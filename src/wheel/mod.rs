@@ -1178,7 +1178,8 @@ mod tests {
             let freed = crate::steps::steps() - begin;
             drop(memory);
             assert_eq!(crate::steps::steps() - begin, freed, "nothing is left");
-            assert!(MANY <= freed && most <= 64 << 10, "{mode}: {freed}, {most} at once");
+            let is_counted = MANY <= freed || !cfg!(debug_assertions);
+            assert!(is_counted && most <= 64 << 10, "{mode}: {freed}, {most} at once");
             assert!(10 < parts, "{mode}: {parts}");
         }
     }
