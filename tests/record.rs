@@ -952,7 +952,8 @@ fn after_a_shrink_no_name_in_use_is_given_again_and_free_ones_are() {
     schedule();
     assert!(handles[2].cancel());
     timer.shrink_to_fit();
-    (schedule(), schedule());
+    schedule();
+    schedule();
     timer.stop().unwrap();
     let text = disk.text();
     let names =

@@ -39,12 +39,11 @@ struct Many {
     seen: Option<Seen>,
 }
 
-/// A look at some entries of the last chunk, from its first on. While the last of them is in its
-/// place, so are the others: entries are put in at the end, and keep their order.
+/// A look at the first `len` entries of the last chunk. Others are put in behind them, and what
+/// takes one of them out says so.
 #[derive(Debug)]
 struct Seen {
     len: usize,
-    last: Entry,
     firsts: Firsts,
 }
 
@@ -119,7 +118,7 @@ impl Bucket {
         many.len += entries.len();
         // What is known of it stays known, or where one is put in and goes again, each would cost a
         // look at all of the chunk.
-        let is_known = |seen: &Seen| seen.len == entries.len() && seen.is_there(&entries);
+        let is_known = |seen: &Seen| seen.len == entries.len();
         let firsts = many.seen.take().filter(is_known).map(|seen| Box::new(seen.firsts));
         if let Some(firsts) = firsts.as_ref().filter(|_| many.looked == many.next) {
             many.looks.push(Reverse((firsts.each[firsts.at].deadline, many.next)));
@@ -155,11 +154,7 @@ impl Bucket {
                 let (last, firsts) =
                     last.map_or_else(Default::default, |it| (it.entries, it.firsts));
                 many.len -= last.len();
-                many.seen = firsts.zip(last.last()).map(|(firsts, &entry)| Seen {
-                    len: last.len(),
-                    last: entry,
-                    firsts: *firsts,
-                });
+                many.seen = firsts.map(|firsts| Seen { len: last.len(), firsts: *firsts });
                 core::mem::replace(&mut self.last, last)
             }
         };
@@ -434,7 +429,7 @@ impl Bucket {
                 }
             }
         };
-        if let Some(seen) = many.seen.as_ref().filter(|seen| seen.is_there(&self.last)) {
+        if let Some(seen) = &many.seen {
             check_firsts(&seen.firsts, &self.last[..seen.len]);
         }
         for Numbered { number, entries, firsts } in &many.chunks {
@@ -525,20 +520,17 @@ impl Many {
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
         let seen = self.seen.get_or_insert(Seen::NOTHING);
-        if !seen.is_there(entries) {
-            *seen = Seen::NOTHING;
-        }
         seen.firsts.add(entries, seen.len, work);
-        (seen.len, seen.last) = (entries.len(), *entries.last().ok_or(None)?);
+        seen.len = entries.len();
         seen.firsts.first(entries, until, arena, work)
     }
 
     /// Keeps what was seen of the last chunk, whose last entry had this index and stamp and was
     /// taken out, so that these entries are left.
     fn take_back(&mut self, index: u32, stamp: u32, entries: &[Entry]) {
-        let seen = self.seen.as_mut().filter(|seen| seen.last.is(index, stamp));
-        let (Some(seen), Some(&last)) = (seen, entries.last()) else { return };
-        (seen.len, seen.last) = (entries.len(), last);
+        let seen = self.seen.as_mut().filter(|seen| entries.len() < seen.len);
+        let Some(seen) = seen else { return };
+        seen.len = entries.len();
         let block = entries.len() / BLOCK;
         if seen.firsts.each[block].is(index, stamp) {
             // No sweep comes by, so it could outlive its stamp.
@@ -566,14 +558,7 @@ impl Many {
 }
 
 impl Seen {
-    const NOTHING: Self = Self { len: 0, last: NOTHING, firsts: Firsts::NOTHING };
-
-    /// Returns whether what was seen is the first part of these entries.
-    fn is_there(&self, entries: &[Entry]) -> bool {
-        let Self { len, last, .. } = self;
-        let Some(at) = len.checked_sub(1) else { return true };
-        entries.get(at).is_some_and(|entry| entry.is(last.index, last.stamp))
-    }
+    const NOTHING: Self = Self { len: 0, firsts: Firsts::NOTHING };
 }
 
 impl Firsts {

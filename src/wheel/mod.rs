@@ -713,8 +713,7 @@ impl<T> Wheel<T> {
                 continue;
             }
             if let Some(gathered) = self.sort_gathered() {
-                let repairs = self.table.repairs().wrapping_sub(repairs);
-                *work = work.saturating_sub(gathered + repairs);
+                *work = work.saturating_sub(gathered);
                 continue;
             }
             if self.ready.has_runs() {
