@@ -1,6 +1,5 @@
 //! Stopping, from outside and from inside.
 
-use crate::common::under_ci;
 use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wait_until};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
@@ -280,26 +279,4 @@ fn while_a_stop_waits_for_the_task_of_one_that_repeats_that_is_pending() {
     gate.open();
     stops.join().expect("it does not panic");
     assert_ne!(handle.status(), Status::Pending);
-}
-
-/// Others ask while a stop takes out what is left.
-#[test]
-fn in_the_middle_of_a_stop_one_that_repeats_has_not_fired() {
-    let manual = Manual::with(|it| it.shards(1).executor(|task: Box<dyn FnOnce() + Send>| task()));
-    for _ in 0..under_ci(10_000, 50_000) {
-        manual.idle(1_000);
-    }
-    let task = || ControlFlow::<()>::Continue(());
-    let timeout = manual.timer.schedule_repeating(ms(60_000), MissedTick::Skip, task);
-    let timeout = timeout.expect("it runs");
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut status = Status::Pending;
-            while status == Status::Pending {
-                status = timeout.status();
-            }
-            assert_eq!(status, Status::Stopped);
-        });
-        manual.timer.stop().expect("outside");
-    });
 }
