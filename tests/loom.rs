@@ -1487,6 +1487,7 @@ fn stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires() {
         let here = || assert!(race.timer.stop().unwrap().is_empty());
         both(here, move || other.insert_at(1, 1, due).unwrap());
         assert_eq!((map.len() + race.fired.get(), map.get(&1)), (1, None));
+        assert_eq!(race.timer.pending(), 0, "the map leaves nothing in it");
     });
 }
 
