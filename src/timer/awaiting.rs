@@ -70,3 +70,19 @@ impl Awaiting {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Timer};
+
+    /// Hangs if this takes the lock.
+    #[test]
+    fn the_end_of_a_run_for_which_no_task_waits_takes_no_lock() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let awaiting = Awaiting::new();
+        let held = lock(&awaiting.state);
+        awaiting.wake(&timer.shard().hub, 1);
+        drop(held);
+    }
+}

@@ -1,7 +1,7 @@
 //! The timeouts of one shard that are due, out of the wheel, and have not begun to run.
 
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Rank, lock, wait};
-use crate::{Expired, Key};
+use crate::{Expired, Key, steps};
 use alloc::collections::VecDeque;
 use core::mem::replace;
 
@@ -58,6 +58,7 @@ impl<T> DueList<T> {
         }
         let ran = replace(&mut state.running, next.as_ref().map(|expired| expired.key));
         if state.waiting > 0 {
+            steps::count(1);
             self.ran.notify_all();
         }
         (ran, next)
@@ -133,5 +134,31 @@ impl<T> DueState<T> {
 
     pub(super) fn pop(&mut self) -> Option<Expired<T>> {
         self.queue.pop_front()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_waited_for_a_run_is_told_of_no_more() {
+        let due = DueList::<()>::new();
+        due.wait_for(Key::from_bits(1 << 32));
+        assert_eq!(due.lock().waiting, 0);
+    }
+
+    /// Else each task would cost a call of the system.
+    #[test]
+    fn where_nobody_waits_for_a_run_nobody_is_told() {
+        let due = DueList::<()>::new();
+        let told = |due: &DueList<()>| {
+            let before = steps();
+            due.next(|()| false);
+            steps() - before
+        };
+        assert_eq!(told(&due), 0);
+        due.lock().waiting = 1;
+        assert_eq!(told(&due), u64::from(cfg!(debug_assertions)));
     }
 }

@@ -1,9 +1,9 @@
 //! The tasks of one shard that an executor has.
 
 use super::stats::Lateness;
-use crate::Key;
 use crate::names::{Names, ODD};
 use crate::sync::{Condvar, Mutex, Rank, lock, wait};
+use crate::{Key, steps};
 use core::mem::replace;
 
 /// The timeouts of one shard that fired and whose tasks the executor has, so that threads can wait
@@ -43,6 +43,7 @@ impl HandedOver {
         let is_large = state.keys.len() == 0 && KEPT < state.keys.lines();
         let emptied = is_large.then(|| replace(&mut state.keys, Names::new()));
         if state.waiting > 0 {
+            steps::count(1);
             self.one_less.notify_all();
         }
         drop(state);
@@ -131,5 +132,21 @@ mod tests {
         let handed_over = HandedOver::new();
         handed_over.wait_for(Key::from_bits(1 << 32));
         assert_eq!(lock(&handed_over.state).waiting, 0);
+    }
+
+    /// Else each task would cost a call of the system.
+    #[test]
+    fn where_nobody_waits_for_a_task_nobody_is_told() {
+        let handed_over = HandedOver::new();
+        let steps_of_one = || {
+            let (key, before) = (Key::from_bits(1 << 32), steps());
+            handed_over.insert(key);
+            handed_over.remove(key, None);
+            steps() - before
+        };
+        steps_of_one();
+        let alone = steps_of_one();
+        lock(&handed_over.state).waiting = 1;
+        assert_eq!(steps_of_one() - alone, u64::from(cfg!(debug_assertions)));
     }
 }
