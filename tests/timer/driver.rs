@@ -816,3 +816,68 @@ fn the_memory_of_many_that_have_fired_is_freed_a_part_in_each_turn() {
     }
     assert!(2 < turns_after, "{turns_after}");
 }
+
+/// A task may poll a sleep that the same turn is about to wake.
+#[test]
+fn polled_before_its_turn_a_sleep_waits_on_and_is_woken_once() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    let hand = Arc::new(Hand::new());
+    let sleep = Arc::new(Mutex::new(timer.sleep(ms(5))));
+    let is_pending = Arc::new(Mutex::new(None));
+    let (polls, polled, told) = (hand.clone(), sleep.clone(), is_pending.clone());
+    let task = move || {
+        *told.lock().unwrap() = Some(polls.poll(&mut *polled.lock().unwrap()).is_pending());
+    };
+    timer.schedule(ms(5), task).expect("it runs");
+    assert!(hand.poll(&mut *sleep.lock().unwrap()).is_pending());
+    clock.advance(ms(5));
+    driver.turn();
+    assert_eq!(*is_pending.lock().unwrap(), Some(true));
+    assert_eq!((hand.woken(), timer.stats().scheduled), (1, 2));
+    assert_eq!(hand.poll(&mut *sleep.lock().unwrap()), Poll::Ready(Ok(())));
+}
+
+/// A driven timer on a clock that tells what is in the first place, and counts in the second how
+/// often it is read.
+fn on_a_clock() -> (Timer, Driver, Arc<Mutex<Instant>>, Count) {
+    let (present, reads) = (Arc::new(Mutex::new(Instant::now())), Count::default());
+    let (told, counts) = (Arc::clone(&present), reads.clone());
+    let clock = OddClock::new(move || {
+        counts.add();
+        *told.lock().unwrap()
+    });
+    let builder = Timer::builder().shards(1).clock(clock);
+    let (timer, driver) = builder.build_driven().expect("in range");
+    (timer, driver, present, reads)
+}
+
+#[test]
+fn a_sleep_that_was_woken_has_completed_though_the_clock_is_set_back() {
+    let (timer, mut driver, present, _) = on_a_clock();
+    let (hand, start) = (Hand::new(), *present.lock().unwrap());
+    let mut sleep = timer.sleep(ms(5));
+    assert!(hand.poll(&mut sleep).is_pending());
+    *present.lock().unwrap() = start + ms(10);
+    driver.turn();
+    assert_eq!(hand.woken(), 1);
+    *present.lock().unwrap() = start;
+    timer.stop().expect("outside");
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_turn_reads_the_clock_once_for_each_task_of_a_few() {
+    let (timer, mut driver, present, reads) = on_a_clock();
+    timer.schedule(ms(3_600_000), || {}).expect("it runs");
+    let mut in_a_turn = |tasks| {
+        for _ in 0..tasks {
+            timer.schedule(ms(1), || {}).expect("it runs");
+        }
+        *present.lock().unwrap() += ms(10);
+        let before = reads.get();
+        driver.turn();
+        reads.get() - before
+    };
+    let idle = in_a_turn(0);
+    assert_eq!([1, 2, 5].map(in_a_turn), [1, 2, 5].map(|tasks| idle + tasks));
+}
