@@ -994,4 +994,16 @@ mod tests {
         assert!(!sleep.is_elapsed());
         drop(held);
     }
+
+    #[test]
+    fn what_a_stop_has_not_taken_out_yet_is_pending() {
+        let executor = |task: Box<dyn FnOnce() + Send>| task();
+        let builder = Timer::builder().shards(1).clock(ManualClock::new()).executor(executor);
+        let timer = builder.build().expect("in range");
+        let delay = Duration::from_secs(60);
+        let once = timer.schedule(delay, || {}).expect("it runs");
+        let repeats = timer.schedule_with(delay, |_| Next::Stop).expect("it runs");
+        timer.shard().close();
+        assert_eq!([once.status(), repeats.status()], [Status::Pending; 2]);
+    }
 }
