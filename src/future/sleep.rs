@@ -414,3 +414,18 @@ impl WakerId {
 }
 
 const _: () = assert!(size_of::<Sleep>() <= 48, "a sleep is small");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+
+    #[test]
+    fn a_waker_is_known_by_another_copy_of_its_table() {
+        let waker = Waker::noop();
+        let id = WakerId { vtable: Box::leak(Box::new(*waker.vtable())), ..WakerId::of(waker) };
+        assert!(!core::ptr::eq(id.vtable, waker.vtable()));
+        assert!(id.is(waker) && WakerId::of(waker).is(waker));
+        assert!(!WakerId { data: id.data + 1, ..id }.is(waker));
+    }
+}

@@ -525,4 +525,29 @@ fn a_thousand_short_ones_make_progress() {
     });
 }
 
+#[test]
+fn moved_to_the_tick_at_which_it_is_it_is_not_moved() {
+    let (manual, hand) = (Manual::with(|it| it.max_pending(1)), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(5));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset(ms(5));
+    sleep.reschedule_at(manual.at(5));
+    assert_eq!(manual.timer.stats().rescheduled, 0);
+    sleep.reset(ms(6));
+    assert_eq!(manual.timer.stats().rescheduled, 1);
+}
+
+#[test]
+fn what_remembers_a_timer_makes_sleeps_until_that_is_stopped() {
+    let (manual, hand) = (Manual::new(Mode::default()), Hand::new());
+    let known = manual.timer.sleeps().downgrade();
+    let sleeps = known.upgrade().expect("it runs");
+    let mut sleep = sleeps.sleep_until(manual.at(5));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.timer.stop().expect("outside");
+    // The sleep keeps a part of it.
+    assert!(known.upgrade().is_none());
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Err(ScheduleErrorKind::Stopped)));
+}
+
 const YEAR: u64 = 365 * 86_400_000;
