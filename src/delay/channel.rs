@@ -838,3 +838,30 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 const MANY: u64 = 1_024;
 
 const _: () = assert!(size_of::<Option<DelayKey>>() <= 12, "a key is small");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+
+    #[test]
+    fn a_channel_has_as_many_shards_as_its_timer() {
+        for shards in [1, 3] {
+            let builder = Timer::builder().shards(shards).clock(ManualClock::new());
+            let (sender, _receiver) = delay_channel::<()>(&builder.build().expect("in range"));
+            assert_eq!((sender.0.shards.len(), sender.0.next.len()), (shards, shards));
+        }
+    }
+
+    /// Else each value would be told, however late it comes.
+    #[test]
+    fn once_the_receivers_know_of_a_value_nobody_is_telling() {
+        let builder = Timer::builder().shards(1).clock(ManualClock::new());
+        let timer = builder.build().expect("in range");
+        let (sender, mut receiver) = delay_channel(&timer);
+        sender.insert((), Duration::from_secs(1)).expect("it runs");
+        assert!(receiver.try_recv().is_none());
+        let state = lock_soon(&sender.0.shards[0]);
+        assert_eq!((state.telling, state.told < NEVER), (0, true));
+    }
+}

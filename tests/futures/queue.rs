@@ -1,7 +1,7 @@
 //! The delay queue: what it has in common with a map and a channel, and what it alone has.
 
 use crate::common::long;
-use crate::help::{Manual, ms};
+use crate::help::{Hand, Manual, ms};
 use shared::Held;
 use std::sync::mpsc;
 use std::task::Poll;
@@ -184,6 +184,17 @@ fn values_are_listed_and_taken_out_with_their_deadlines(mode: Mode) {
     let mut drained: Vec<_> = held.kind.drain().collect();
     drained.sort_unstable();
     assert_eq!((drained, held.kind.len(), held.poll()), (all, 0, EMPTY));
+}
+
+#[test]
+fn with_a_limit_a_later_value_makes_an_earlier_one_not_late() {
+    let (manual, hand) = (Manual::with(|it| it.max_pending(1)), Hand::new());
+    let mut queue = DelayQueue::with_timer(&manual.timer);
+    queue.insert(1, ms(10));
+    assert!(queue.poll_expired(&mut hand.context()).is_pending());
+    queue.insert(2, ms(20));
+    manual.advance(10);
+    assert_eq!(hand.woken(), 1);
 }
 
 const EMPTY: Poll<Option<u32>> = Poll::Ready(None);
