@@ -339,4 +339,19 @@ mod tests {
         shard.turn(timer.shard(), 0);
         assert_eq!(shard.lock().looks, 0);
     }
+
+    #[test]
+    fn who_tells_the_worker_of_an_earlier_look_leaves_the_later_one_alone() {
+        let (timer, _driver) = Timer::builder().build_driven().expect("in range");
+        let (shard, timer) = (map_shard(&timer), timer.shard());
+        let look = |tick| {
+            let ready = timer.ready().expect("it runs");
+            shard.lock().place_look(ready, timer, tick, &shard.turn)
+        };
+        let (earlier, later) = (look(50), look(90));
+        shard.tell_of(timer, earlier, 50);
+        assert_eq!(shard.lock().watched, NEVER);
+        shard.tell_of(timer, later, 90);
+        assert_eq!(shard.lock().watched, 90);
+    }
 }

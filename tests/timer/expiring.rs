@@ -1484,3 +1484,16 @@ fn a_map_leaves_nothing_in_a_timer_that_was_stopped() {
     _ = map.insert(3, 3, ms(1));
     assert_eq!(manual.timer.pending(), 0);
 }
+
+#[test]
+fn a_map_that_is_not_full_leaves_what_has_expired_to_the_worker() {
+    let clock = ManualClock::new();
+    let (timer, _driver) = Timer::builder().clock(clock.clone()).build_driven().unwrap();
+    let map = ExpiringMap::builder().shards(1).max_len(5).build(&timer);
+    (0..3).for_each(|key| assert!(map.insert(key, key, ms(5)).is_ok()));
+    clock.advance(ms(10));
+    for (key, len) in [(3, 4), (4, 5), (5, 3)] {
+        assert!(map.insert(key, key, ms(5)).is_ok());
+        assert_eq!(map.len(), len, "{key}");
+    }
+}
