@@ -282,4 +282,15 @@ mod tests {
         let lines = "5,cancel,1,\n6,cancel,0,\n6,schedule,0,14\n";
         assert_eq!(drain(&mut writer, u64::MAX), lines);
     }
+
+    #[test]
+    fn each_line_says_how_many_more_are_missing() {
+        let (mut writer, drain) = writer();
+        let log = Arc::clone(&writer.log);
+        (0..3).for_each(|_| log.rings[0].misses());
+        assert_eq!(drain(&mut writer, 5), "0,missing,3,\n");
+        (0..2).for_each(|_| log.rings[1].misses());
+        assert_eq!(drain(&mut writer, 5), "0,missing,2,\n");
+        assert_eq!(drain(&mut writer, 5), "");
+    }
 }
