@@ -156,6 +156,7 @@ fn a_repeating_one_moves_its_next_run(manual: Manual) {
     let other = manual.idle(105);
     assert!(beat.reschedule_within(range(50..=110)) && other.cancel());
     assert_eq!(beat.deadline(), Some(manual.at(200)));
+    assert_eq!(manual.timer.stats().rescheduled, 0, "in the range it stays");
     assert!(beat.reschedule_within(range(150..=160)));
     assert_eq!(beat.deadline(), Some(manual.at(256)));
     assert_eq!(manual.advance(400), [(256, 1), (356, 1), (456, 1)], "the rate goes on from there");
