@@ -36,15 +36,17 @@ fn the_hook_is_told(mode: Mode) {
     let told = Arc::clone(&messages);
     let hook = move |panic: &tickwheel::TaskPanic| {
         let number = panic.payload().downcast_ref::<u32>().copied();
-        told.lock().unwrap().push((panic.message().map(str::to_owned), number));
+        let is_shown = format!("{panic:?}").starts_with("TaskPanic { message: ");
+        told.lock().unwrap().push((panic.message().map(str::to_owned), number, is_shown));
     };
     let manual = Manual::built(mode, |builder| builder.on_panic(hook));
     manual.after(1, || panic!("plain"));
     manual.after(2, || panic!("number {}", 2));
     manual.after(3, || panic_any(3_u32));
     manual.advance(3);
-    let message = |text: &str| (Some(text.to_owned()), None);
-    assert_eq!(*messages.lock().unwrap(), [message("plain"), message("number 2"), (None, Some(3))]);
+    let message = |text: &str| (Some(text.to_owned()), None, true);
+    let expected = [message("plain"), message("number 2"), (None, Some(3), true)];
+    assert_eq!(*messages.lock().unwrap(), expected);
 }
 
 fn a_panicking_hook_is_ignored(mode: Mode) {
