@@ -1474,18 +1474,6 @@ fn an_idle_map_starts_no_thread_and_a_full_one_wakes_nobody() {
 }
 
 #[test]
-fn a_map_leaves_nothing_in_a_timer_that_was_stopped() {
-    let manual = Manual::with(|it| it.shards(1));
-    let map = ExpiringMap::builder().shards(1).build(&manual.timer);
-    _ = map.insert(1, 1, ms(20));
-    manual.timer.stop().expect("outside");
-    _ = map.insert(2, 2, ms(10));
-    _ = map.remove(&1);
-    _ = map.insert(3, 3, ms(1));
-    assert_eq!(manual.timer.pending(), 0);
-}
-
-#[test]
 fn a_map_that_is_not_full_leaves_what_has_expired_to_the_worker() {
     let clock = ManualClock::new();
     let (timer, _driver) = Timer::builder().clock(clock.clone()).build_driven().unwrap();
