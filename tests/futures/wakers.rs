@@ -4,7 +4,7 @@
 use crate::help::{Hand, Manual, ms};
 use crate::zoo::wakers::{Habits, Task, does, that_panics};
 use cooked_waker::{IntoWaker, Wake, WakeRef};
-use std::future::pending;
+use std::future::{Future as _, pending};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -250,8 +250,7 @@ fn a_waker_of_another_kind_at_the_same_address_is_another() {
     assert_eq!(wakers[0].data(), wakers[1].data(), "nothing is at its address");
     let mut sleep = pin!(manual.timer.sleep(ms(5)));
     for waker in &wakers {
-        let polled = std::future::Future::poll(sleep.as_mut(), &mut Context::from_waker(waker));
-        assert!(polled.is_pending());
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
     }
     manual.advance(5);
     assert_eq!(WOKEN.each_ref().map(|woken| woken.load(SeqCst)), [0, 1]);
