@@ -1023,6 +1023,23 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_first_is_found_where_one_behind_it_was_taken_back_unseen() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        put(&mut bucket, &mut arena, 2 * FEW, 9);
+        let earliest = |bucket: &mut Bucket, arena: &Arena<()>| {
+            bucket.earliest(0, 9, arena, &mut 0, &mut { usize::MAX }).map(|(tick, _)| tick)
+        };
+        assert_eq!(earliest(&mut bucket, &arena), Some(9));
+        put(&mut bucket, &mut arena, 1, 5);
+        let (key, entry) = arena.insert(7, || ());
+        bucket.push(entry);
+        assert!(bucket.take_back(entry.index, entry.stamp));
+        arena.remove(key, drop);
+        bucket.check(&arena);
+        assert_eq!(earliest(&mut bucket, &arena), Some(5));
+    }
+
+    #[test]
     fn what_was_seen_of_a_chunk_is_not_looked_at_again_when_it_is_full() {
         let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
         put(&mut bucket, &mut arena, CHUNK - 2, 9);
