@@ -199,7 +199,7 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Makes room for `additional` values more, so that storing them allocates only for the buckets
     /// that they fall in and for small tables of their keys. Writes the room for values, as
-    /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
+    /// [`Wheel::reserve`](crate::Wheel::reserve) does. If memory ends, it makes less room, or none.
     ///
     /// Cost: O(n + p + additional).
     pub fn reserve(&mut self, additional: usize) {

@@ -128,7 +128,7 @@ impl<T> Delayed<Wheel<T>> {
     }
 
     /// Makes room for `additional` values more, and writes it, as
-    /// [`Wheel::reserve`](crate::Wheel::reserve) does. Does nothing if there is not enough memory.
+    /// [`Wheel::reserve`](crate::Wheel::reserve) does. If memory ends, it makes less room, or none.
     ///
     /// Cost: O(n + p + additional).
     pub fn reserve(&mut self, additional: usize) {

@@ -168,23 +168,31 @@ impl<T> Arena<T> {
         Some(core::mem::replace(self, new))
     }
 
-    /// Makes room for `additional` timeouts, if there is enough memory.
+    /// Makes room for `additional` timeouts. If memory ends meanwhile, it has made less, or none.
     pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
         let (groups, room) =
             (self.slots.len().saturating_add(additional).div_ceil(GROUP), self.slots.room());
+        // A box cannot be asked for without a panic, so it is made before memory is short.
+        let mut new = (1 < groups && self.groups.is_none()).then(|| Box::new(Groups::of(&[])));
         self.slots.try_reserve(additional)?;
         self.deadlines.try_reserve(additional)?;
         if room < self.slots.room() {
             self.slots.write_room();
             self.deadlines.write_room();
         }
-        if groups < 2 {
+        let Some(known) = self.groups.as_mut().or(new.as_mut()).filter(|_| 1 < groups) else {
             return Ok(());
+        };
+        known.used.try_reserve(groups.div_ceil(GROUP) - known.used.len())?;
+        self.vacant.try_reserve(groups - self.vacant.len())?;
+        if let Some(mut new) = new {
+            self.vacant.resize(self.slots.len().div_ceil(GROUP), 0);
+            new.used.extend(self.vacant.chunks(GROUP).map(used));
+            new.fresh = self.vacant.len();
+            self.groups = Some(new);
         }
-        let used = &mut self.groups_mut().used;
-        used.try_reserve(groups.div_ceil(GROUP) - used.len())?;
-        self.vacant.try_reserve(groups - self.vacant.len())
+        Ok(())
     }
 
     fn groups_mut(&mut self) -> &mut Groups {

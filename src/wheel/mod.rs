@@ -985,7 +985,7 @@ impl<T> Wheel<T> {
     }
 
     /// Makes room for `additional` timeouts, so that storing them allocates only for the buckets
-    /// that they fall in. Does nothing if there is not enough memory.
+    /// that they fall in. If memory ends, it makes less room, or none.
     ///
     /// The call also writes the new room once, all of it, so that the system provides its pages now,
     /// and not while timeouts are scheduled.

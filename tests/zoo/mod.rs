@@ -9,7 +9,8 @@
 //! | `threads` | a thread-local value may do in its `Drop` whatever a thread may |
 //!
 //! Odd writers, loggers and subscribers are beside their only test: `tests/record.rs`,
-//! `tests/many_timers.rs`, `tests/tracing.rs`; what `fork` leaves is in `tests/fork.rs`.
+//! `tests/many_timers.rs`, `tests/tracing.rs`; an allocator that fails is in `tests/no_memory.rs`,
+//! and what `fork` leaves in `tests/fork.rs`.
 //!
 //! The tests of wheels, timers and futures, the fuzz targets, the simulation and the soak include
 //! this module by its path. No lock of the zoo is held while it calls somebody, so the threads of
