@@ -181,7 +181,7 @@ impl<T> Arena<T> {
             self.slots.write_room();
             self.deadlines.write_room();
         }
-        let Some(known) = self.groups.as_mut().or(new.as_mut()).filter(|_| 1 < groups) else {
+        let Some(known) = self.groups.as_mut().or(new.as_mut()) else {
             return Ok(());
         };
         known.used.try_reserve(groups.div_ceil(GROUP) - known.used.len())?;
