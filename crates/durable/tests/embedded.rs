@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
 use futures::executor::block_on;
+use tickwheel_durable::store::Store;
 use tickwheel_durable::{
     Backoff, Cancelled, DurableTimer, Error, MAX_METADATA, MAX_NAME, MAX_PAYLOAD, MemoryStore,
     RateLimit, Retried, Scheduled,
@@ -450,6 +451,24 @@ fn a_second_timer_on_the_file_is_told_who_may_have_it() {
     assert!(told.contains("another instance of this program"), "{told}");
     timer.close().unwrap();
     DurableTimer::open(&path).unwrap();
+}
+
+/// As where another process had the file after an error, before this one opened it again.
+#[test]
+fn a_store_that_another_owner_had_meanwhile_is_leased_again_and_acks_go_on() {
+    let store = MemoryStore::new();
+    let timer = DurableTimer::builder().open_store(store.clone()).unwrap();
+    timer.schedule("before", now(), b"").unwrap().wait().unwrap();
+    let held = take(&timer);
+    store.clone().lease(true, &[]).unwrap();
+    held.ack();
+    let again = take(&timer);
+    assert_eq!(again.name(), "before", "its ack was too late");
+    again.ack();
+    timer.schedule("after", now(), b"").unwrap().wait().unwrap();
+    take(&timer).ack();
+    timer.close().unwrap();
+    assert_eq!(store.clone().count().unwrap(), 0);
 }
 
 /// Run by the test above.

@@ -65,7 +65,7 @@ impl<T> Keeper<T> {
         }
         self.counts.commits += 1;
         self.counts.changes += (settlements.len() + changes.len()) as u64;
-        Some(CommitCall { settlements, changes, tickets })
+        Some(CommitCall { settlements, changes, tickets, asked: now.steady })
     }
 
     /// Returns until when acks wait for a commit to go along with. The more workers share the store
@@ -131,6 +131,10 @@ impl<T> Keeper<T> {
         call: CommitCall<T>,
         done: Done,
     ) {
+        // Whoever read the store before the commit did so by one of these.
+        let latest = self.tenure.latest(now);
+        let was_set = self.tenure.notice_clock(now, call.asked, done.clock);
+        let latest = latest.max(self.tenure.latest(now));
         // The others are still the first: there was no time for them.
         let settled = self.flights.take_settled(done.outcomes.len().min(call.settlements.len()));
         let mut fenced = Vec::new();
@@ -199,7 +203,9 @@ impl<T> Keeper<T> {
             }
             let reply = changed.map(|Changed { row, replaced, was_dead }| {
                 let found = match (&change.act, was_dead) {
-                    (Act::Put(_) | Act::Cancel, _) => self.take_out(now, outbox, &change, replaced),
+                    (Act::Put(_) | Act::Cancel, _) => {
+                        self.take_out(latest, outbox, &change, replaced)
+                    }
                     (_, false) => Found::Nothing,
                     // The name is that of another timeout.
                     (Act::Revive { .. }, true) if row.is_none() => Found::Firing,
@@ -223,10 +229,18 @@ impl<T> Keeper<T> {
         }
         if !fenced.is_empty() {
             self.forget();
+            if !self.tenure.is_shared() {
+                // Another process had the file while it was closed after an error. It is this
+                // one's again, under an epoch that it has to ask for.
+                self.tenure.clear();
+            }
         }
         // If this worker owns one of them anew, it was passed over because it was in flight.
         for (partition, before) in fenced.into_iter().filter(|_| Manner::ReadsFenced.is_kept()) {
             self.front.forget(partition, before);
+        }
+        if was_set {
+            self.begin_anew(now, outbox);
         }
         self.bound();
     }
@@ -278,7 +292,7 @@ impl<T> Keeper<T> {
     /// Forgets a row that is gone from the store.
     fn take_out(
         &mut self,
-        now: Now,
+        latest: Option<u64>,
         outbox: &mut Outbox,
         change: &Change,
         replaced: Option<Replaced>,
@@ -300,7 +314,10 @@ impl<T> Keeper<T> {
                 is_held |= self.flights.is_held(number);
             }
         }
-        if is_held || self.may_be_out(now, deadline) { Found::Firing } else { Found::Pending }
+        // Any owner may have read it by now.
+        let read = latest.map(|latest| latest.saturating_add(self.config.margin));
+        let may_be_out = read.is_some_and(|read| deadline <= read);
+        if is_held || may_be_out { Found::Firing } else { Found::Pending }
     }
 
     fn insert_if_loaded(&mut self, row: Row) {

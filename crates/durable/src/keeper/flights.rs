@@ -115,6 +115,11 @@ impl Flights {
         self.by_number.contains_key(&number)
     }
 
+    /// Whether it was handed out under this epoch.
+    pub(super) fn is_under(&self, number: u64, epoch: u64) -> bool {
+        self.by_number.get(&number).is_some_and(|flight| flight.lease.epoch == epoch)
+    }
+
     /// Whether a consumer has it, or had it and settled it.
     pub(super) fn is_held(&self, number: u64) -> bool {
         self.by_number.get(&number).is_some_and(|flight| !flight.is_settled_by_keeper)
@@ -203,7 +208,9 @@ impl Flights {
         self.unsettled += 1;
         self.held_up -= usize::from(0 < flight.held_up);
         flight.held_up = 0;
-        self.bytes += row.bytes() - std::mem::replace(&mut flight.bytes, row.bytes());
+        // Somebody may have changed the row by hand meanwhile.
+        self.bytes -= std::mem::replace(&mut flight.bytes, row.bytes());
+        self.bytes += flight.bytes;
         (flight.lease, flight.attempt)
     }
 
@@ -352,7 +359,7 @@ mod tests {
     use super::{AGAIN, Flights};
     use crate::keeper::front::tests::row;
     use crate::keeper::words::{Now, Settled};
-    use crate::store::Lease;
+    use crate::store::{Lease, Row};
 
     const LEASE: u64 = 10_000;
 
@@ -375,6 +382,17 @@ mod tests {
         for settled in flights.take_settled(1) {
             flights.try_again(at(steady), settled, false, LEASE);
         }
+    }
+
+    #[test]
+    fn one_that_became_shorter_by_hand_while_it_was_counted_goes_on() {
+        let mut flights = Flights::default();
+        let long = Row { payload: vec![0; 100].into(), ..row(0, 0) };
+        flights.begin(&long, Lease { partition: 0, epoch: 1 });
+        flights.settle(at(0), 0, Settled::Count);
+        flights.take_settled(1);
+        flights.go_on(&row(0, 0));
+        assert_eq!(flights.bytes, row(0, 0).bytes());
     }
 
     #[test]

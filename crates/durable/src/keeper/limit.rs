@@ -30,7 +30,11 @@ impl Limit {
     pub(super) fn set(&mut self, rate: Option<Rate>) {
         if self.rate != rate {
             self.rate = rate;
-            self.pace = rate.map(Pace::new);
+            // What was taken under another rate counts.
+            self.pace = rate.map(|rate| match self.pace.take() {
+                Some(pace) => pace.with(rate),
+                None => Pace::new(rate),
+            });
         }
     }
 
@@ -143,6 +147,20 @@ mod tests {
             taken_in_all += taken.len();
         }
         assert!(10_000 < taken_in_all, "{taken_in_all}");
+    }
+
+    #[test]
+    fn what_was_taken_under_one_rate_counts_under_the_next() {
+        let mut limit = Limit::default();
+        limit.tell(0, 1, 0);
+        limit.set(Some(Rate { timeouts: 10, per: 1_000 }));
+        limit.settle(5_000, 0);
+        (0..10).for_each(|_| limit.pace.as_mut().unwrap().note(5_000));
+        for (timeouts, next) in [(5, 6_001), (11, 5_001), (10, 6_001)] {
+            limit.set(Some(Rate { timeouts, per: 1_000 }));
+            limit.settle(5_001, 0);
+            assert_eq!(limit.pace.as_mut().unwrap().next(5_001, 0), Some(next), "{timeouts}");
+        }
     }
 
     #[test]

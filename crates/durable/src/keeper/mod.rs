@@ -174,8 +174,12 @@ impl<T> Keeper<T> {
         self.commands.push_back(command);
     }
 
-    /// Takes what a consumer did with the timeout of this number.
-    pub(crate) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
+    /// Takes what a consumer did with the timeout of this number, which it had under this epoch.
+    pub(crate) fn settle(&mut self, now: Now, (number, epoch): (u64, u64), settled: Settled) {
+        // It may have held it for too long, and another consumer has it under a later one.
+        if !self.flights.is_under(number, epoch) {
+            return;
+        }
         match settled {
             Settled::Extend { time } => {
                 let until = self.config.visibility.map(|_| now.steady.saturating_add(time));
@@ -459,12 +463,6 @@ impl<T> Keeper<T> {
         self.tenure.given_back(now, |partition| self.flights.of(partition))
     }
 
-    /// Whether a timeout that was replaced or cancelled may have been handed out by any owner.
-    fn may_be_out(&self, now: Now, deadline: u64) -> bool {
-        let latest = self.tenure.latest(now);
-        latest.is_some_and(|latest| deadline <= latest.saturating_add(self.config.margin))
-    }
-
     /// Notices that the clock was set back, that the leases are over, and that it is time to load
     /// all anew.
     fn notice(&mut self, now: Now, outbox: &mut Outbox) {
@@ -551,6 +549,7 @@ impl<T> Keeper<T> {
             if self.flights.has_number(row.number) {
                 // It waits for the other one.
                 self.front.forget(row.partition, Position::before(row.deadline));
+                self.load_pause.fail_for(now.steady, pause::FIRST);
                 continue;
             }
             let lease = self.tenure.lease(row.partition);

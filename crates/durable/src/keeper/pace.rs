@@ -20,6 +20,11 @@ impl Pace {
         Self { rate, taken: VecDeque::new(), count: 0 }
     }
 
+    /// What was taken counts for the span of the new rate.
+    pub(super) fn with(self, rate: Rate) -> Self {
+        Self { rate, ..self }
+    }
+
     /// Sets how many consumers may take from now on.
     pub(super) fn set(&mut self, timeouts: usize) {
         self.rate.timeouts = timeouts;

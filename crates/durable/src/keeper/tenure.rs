@@ -159,12 +159,17 @@ impl Tenure {
     }
 
     /// Takes a reading of the store's clock between two calls for leases. Returns whether that was
-    /// set.
+    /// set. By a clock that was set forward the leases may have run out, and others have them: they
+    /// are to be renewed before more is handed out.
     pub(super) fn notice_clock(&mut self, now: Now, asked: u64, clock: Option<u64>) -> bool {
         let measured = clock.map(|clock| StoreClock::new(now, asked, clock));
         let Some((new, old)) = measured.zip(self.clock) else { return false };
         let known = new.and(old);
         self.clock = known.or(measured);
+        if let (None, Some(times)) = (known, &mut self.until) {
+            times.hand_out = times.hand_out.min(now.steady);
+            times.renew = times.renew.min(now.steady);
+        }
         known.is_none()
     }
 

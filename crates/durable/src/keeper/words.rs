@@ -282,6 +282,8 @@ pub(crate) struct CommitCall<T> {
     pub(crate) changes: Vec<Change>,
     /// Of the changes.
     pub(super) tickets: Vec<T>,
+    /// The steady time before the call.
+    pub(super) asked: u64,
 }
 
 /// A call and what the store answered to it.

@@ -145,6 +145,7 @@ impl Tables {
         Done {
             outcomes: settlements.iter().map(|settlement| self.settle(settlement)).collect(),
             changed: changes.iter().map(|change| Ok(self.change(change))).collect(),
+            clock: None,
         }
     }
 

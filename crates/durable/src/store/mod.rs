@@ -635,6 +635,9 @@ pub struct Done {
     /// What came of each change, in order. An error is of that change alone. The last of many may
     /// be missing, because there was no time for them: they are to be asked for again.
     pub changed: Vec<Result<Changed, Error>>,
+    /// The store's own clock, as in [`Leases::clock`], read after the commit: whoever reads the
+    /// store later finds what was changed.
+    pub clock: Option<u64>,
 }
 
 /// What came of a [`Settlement`].

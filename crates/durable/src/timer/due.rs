@@ -97,7 +97,7 @@ impl Due {
 
 impl Due {
     fn tell(&self, settled: Settled) {
-        let wakes = lock(&self.shared.settlements).push(self.row.number, settled);
+        let wakes = lock(&self.shared.settlements).push((self.row.number, self.epoch), settled);
         if wakes {
             // If the timer is gone, the timeout comes again in the next one.
             let _ = self.sender.send(Message::Wake);

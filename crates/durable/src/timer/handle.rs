@@ -80,14 +80,16 @@ impl Handle {
         self.ask_store(Message::Read, read)
     }
 
-    /// Lets the store note something, and blocks until it has. In a database that waits for no
-    /// read. It is not tried if another was, and has failed, while this waited: each would wait
-    /// anew for a lock that somebody has, and the timer for each.
+    /// Lets the store note something, and then the timer, and blocks until the store has. In a
+    /// database that waits for no read. It is not tried if another was, and has failed, while this
+    /// waited: each would wait anew for a lock that somebody has, and the timer for each.
     pub(super) fn note(
         &self,
         note: impl FnOnce(&mut dyn Store) -> Result<(), Error> + Send + 'static,
+        noted: Message,
     ) -> Result<(), Error> {
         let (asked, shared) = (Instant::now(), Arc::clone(&self.shared));
+        let timer = self.sender.clone();
         self.ask_store(Message::Note, move |store| {
             if let Some((tried, error)) = &*lock(&shared.failed_note)
                 && asked < *tried
@@ -100,7 +102,9 @@ impl Handle {
                 if WAITED <= tried.elapsed() {
                     *lock(&shared.failed_note) = Some((tried, error.clone()));
                 }
-            })
+            })?;
+            // Here, so that of two calls at a time the timer keeps the one that the store keeps.
+            timer.send(noted).map_err(|_| shared.closed())
         })
     }
 
@@ -218,7 +222,7 @@ mod tests {
     use std::thread::{Scope, ScopedJoinHandle};
 
     #[test]
-    fn what_has_no_turn_within_a_minute_is_refused_and_the_store_is_not_asked() {
+    fn what_has_its_turn_within_a_minute_the_store_and_then_the_timer_notes_and_nothing_else() {
         let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
         // The test has what the store is asked.
         let (sender, messages) = mpsc::channel();
@@ -226,10 +230,11 @@ mod tests {
         let handle = Handle { sender, shared, thread: Mutex::new(None), thread_id };
         type Ask = fn(&Handle) -> Result<(), Error>;
         let read: Ask = |handle| handle.read(|store| store.pause(true));
-        let note: Ask = |handle| handle.note(|store| store.pause(true));
-        for ask in [read, note] {
+        let note: Ask = |handle| handle.note(|store| store.pause(true), Message::Wake);
+        for (ask, notes) in [(read, false), (note, true)] {
             for has_turn in [false, true] {
                 let (mut store, began) = (MemoryStore::new(), Instant::now());
+                let mut is_noted = false;
                 let answer = thread::scope(|scope| {
                     let asking = scope.spawn(|| ask(&handle));
                     let (Message::Read(read) | Message::Note(read)) = messages.recv().unwrap()
@@ -239,9 +244,12 @@ mod tests {
                     let late = || Instant::now() + READS;
                     let last = || began + READS - Duration::from_millis(1);
                     read(&mut store, if has_turn { last() } else { late() });
+                    // Before another can ask the store.
+                    is_noted = matches!(messages.try_recv(), Ok(Message::Wake));
                     asking.join().unwrap()
                 });
                 assert_eq!(store.is_paused().unwrap(), has_turn);
+                assert_eq!(is_noted, has_turn && notes);
                 let is_right = match has_turn {
                     true => answer.is_ok(),
                     false => matches!(answer, Err(Error::NoTurn)),
@@ -258,11 +266,14 @@ mod tests {
         let tries = Arc::new(AtomicU32::new(0));
         let fails = || {
             let tries = Arc::clone(&tries);
-            timer.handle.note(move |_| {
-                tries.fetch_add(1, Ordering::SeqCst);
-                thread::sleep(WAITED);
-                Err(Error::store("pause", "somebody else has locked it"))
-            })
+            timer.handle.note(
+                move |_| {
+                    tries.fetch_add(1, Ordering::SeqCst);
+                    thread::sleep(WAITED);
+                    Err(Error::store("pause", "somebody else has locked it"))
+                },
+                Message::Wake,
+            )
         };
         thread::scope(|scope| {
             let (first, go) = reads_on(scope, &timer);

@@ -377,9 +377,9 @@ impl DurableTimer {
     }
 
     fn set_paused(&self, pauses: bool) -> Result<(), Error> {
-        self.handle.note(move |store| store.pause(pauses))?;
         let (done, receiver) = oneshot::channel();
-        self.handle.send(Message::Pause { pauses, done })?;
+        let noted = Message::Pause { pauses, done };
+        self.handle.note(move |store| store.pause(pauses), noted)?;
         block_on(receiver).map_err(|_| Error::Closed)
     }
 
@@ -398,9 +398,9 @@ impl DurableTimer {
         if let Some(limit) = limit {
             limit.check()?;
         }
-        self.handle.note(move |store| store.limit_rate(limit))?;
         let (done, receiver) = oneshot::channel();
-        self.handle.send(Message::Limit { limit, done })?;
+        let noted = Message::Limit { limit, done };
+        self.handle.note(move |store| store.limit_rate(limit), noted)?;
         block_on(receiver).map_err(|_| Error::Closed)
     }
 

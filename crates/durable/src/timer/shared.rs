@@ -97,7 +97,8 @@ impl Shared {
 /// What consumers settled and the keeper has not seen.
 #[derive(Debug, Default)]
 pub(super) struct Settlements {
-    list: Vec<(u64, Settled)>,
+    /// The number and the epoch of each, and what was done.
+    list: Vec<((u64, u64), Settled)>,
     /// The keeper will look by itself soon, and need not be woken for each.
     keeper_lingers: bool,
     /// How many settlements wake a keeper that lingers.
@@ -106,13 +107,13 @@ pub(super) struct Settlements {
 
 impl Settlements {
     /// Adds one. Returns whether the keeper must be woken.
-    pub(super) fn push(&mut self, number: u64, settled: Settled) -> bool {
-        self.list.push((number, settled));
+    pub(super) fn push(&mut self, held: (u64, u64), settled: Settled) -> bool {
+        self.list.push((held, settled));
         !self.keeper_lingers || self.list.len() == self.wake_at
     }
 
     /// Takes all out. The keeper is awake.
-    pub(super) fn take(&mut self) -> Vec<(u64, Settled)> {
+    pub(super) fn take(&mut self) -> Vec<((u64, u64), Settled)> {
         self.keeper_lingers = true;
         std::mem::take(&mut self.list)
     }

@@ -178,8 +178,8 @@ impl Worker {
         }
         let settled = lock(&self.shared.settlements).take();
         let now = self.now();
-        for (number, settled) in settled {
-            self.keeper.settle(now, number, settled);
+        for (held, settled) in settled {
+            self.keeper.settle(now, held, settled);
         }
     }
 

@@ -680,7 +680,7 @@ impl Plan {
             Some(error) => Err(error),
             None => Ok(database.tables.change(change)),
         });
-        Done { outcomes, changed: changed.collect() }
+        Done { outcomes, changed: changed.collect(), clock: None }
     }
 }
 

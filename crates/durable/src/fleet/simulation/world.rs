@@ -339,7 +339,7 @@ impl World {
         self.while_paused(at).await;
         if self.seat(at, |seat| seat.id) == id {
             let now = self.seat_now(at);
-            self.seat(at, |seat| seat.keeper.settle(now, row.number, settled));
+            self.seat(at, |seat| seat.keeper.settle(now, (row.number, epoch), settled));
             self.poll(at);
         }
     }

@@ -17,12 +17,12 @@ fn close_tells_that_the_last_ack_was_not_committed() {
         (refused(), true),
     ] {
         let (mut keeper, mut outbox) = holds_one();
-        keeper.settle(now(2), 1, Settled::Ack);
+        keeper.settle(now(2), (1, 1), Settled::Ack);
         keeper.close(now(2), &mut outbox, true);
         while keeper.in_flight() + keeper.bytes() > 0 {
             match keeper.poll(now(2), &mut outbox) {
                 Some(Call::Commit(call)) => {
-                    let done = Done { outcomes: vec![outcome.clone()], changed: Vec::new() };
+                    let done = Done { outcomes: vec![outcome.clone()], ..Done::default() };
                     keeper.answer(now(2), &mut outbox, Answer::Commit(call, Ok(done)));
                 }
                 Some(Call::Lease(call)) => {
@@ -59,7 +59,7 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
                 while (!counts || 5 < outbox.len())
                     && let Some((taken, _)) = outbox.take(at)
                 {
-                    keeper.settle(now(at), taken.number, Settled::Ack);
+                    keeper.settle(now(at), (taken.number, 1), Settled::Ack);
                     count += 1;
                 }
                 acked = Some(count);
@@ -97,7 +97,7 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
                         _ => Outcome::Refused("it takes too long".to_owned()),
                     };
                     let outcomes = call.settlements.iter().take(30).map(outcome).collect();
-                    let done = Done { outcomes, changed: Vec::new() };
+                    let done = Done { outcomes, ..Done::default() };
                     keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 }
                 Some(Call::Commit(call)) => {
@@ -109,7 +109,7 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
                     }
                     let outcomes = vec![Outcome::Refused("it takes too long".to_owned())];
                     let changed = vec![Err(Error::store("put it", "it takes too long"))];
-                    let done = Done { outcomes, changed };
+                    let done = Done { outcomes, changed, clock: None };
                     keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 }
                 None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
@@ -143,7 +143,7 @@ fn a_timer_that_closes_before_its_store_ever_answered_commits_what_was_asked_for
             }
             Some(Call::Commit(call)) => {
                 let changed = vec![Ok(Changed { row: None, replaced: None, was_dead: false })];
-                let done = Done { outcomes: Vec::new(), changed };
+                let done = Done { changed, ..Done::default() };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
             }
             Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),

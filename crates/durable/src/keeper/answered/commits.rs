@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use super::super::{Answer, Call, Command, Config, Keeper, Now, Settled};
+use super::super::outbox::Outbox;
+use super::super::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
 use super::{answer_load, config, holds_one, lease, leases, now, past, received};
 use crate::Error;
-use crate::store::{Act, Change, Changed, Done, Leases, Loaded, Outcome};
+use crate::store::{Act, Change, Changed, Done, Leases, Loaded, Outcome, Replaced};
 
 /// What consumers have acked goes alone then, and fails each time.
 #[test]
 fn while_the_store_does_not_answer_callers_are_told_so_though_acks_wait() {
     let (mut keeper, mut outbox) = holds_one();
-    keeper.settle(now(0), 1, Settled::Ack);
+    keeper.settle(now(0), (1, 1), Settled::Ack);
     let mut at = 0;
     for _ in 0..10 {
         keeper.command(Command { ticket: (), change: Change::cancel("a") });
@@ -47,7 +48,7 @@ pub(in super::super) fn the_more_workers_the_longer_acks_wait_unless_they_take_t
                 Some(Call::Commit(call)) => break (time, call.settlements.len()),
                 None => {
                     if let Some((taken, _)) = outbox.take(time) {
-                        keeper.settle(now(time), taken.number, Settled::Ack);
+                        keeper.settle(now(time), (taken.number, 1), Settled::Ack);
                     }
                     time = keeper.wake(now(time)).max(time);
                 }
@@ -80,7 +81,7 @@ fn however_long_it_was_locked_what_is_due_is_tried_again_within_half_a_lease() {
                 Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
                 Some(Call::Commit(call)) => {
                     longest = longest.max(at - tried.replace(at).unwrap_or(at));
-                    let done = Done { outcomes: vec![Outcome::Locked], changed: Vec::new() };
+                    let done = Done { outcomes: vec![Outcome::Locked], ..Done::default() };
                     keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 }
                 Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
@@ -124,7 +125,7 @@ fn what_may_take_long_takes_turns_with_the_rest_and_each_name_keeps_its_order() 
                 ask(&mut keeper, turns[tried.len()].0);
                 tried.push(names);
                 let changed = vec![Err(Error::store("put it", "it is locked"))];
-                Answer::Commit(call, Ok(Done { outcomes: Vec::new(), changed }))
+                Answer::Commit(call, Ok(Done { changed, ..Done::default() }))
             }
             None => {
                 at += 1;
@@ -161,7 +162,7 @@ fn however_few_go_into_a_commit_each_name_keeps_its_order() {
                     _ => Ok(Changed { row: None, replaced: None, was_dead: false }),
                 };
                 let changed = call.changes[..decided].iter().map(of).collect();
-                Answer::Commit(call, Ok(Done { outcomes: Vec::new(), changed }))
+                Answer::Commit(call, Ok(Done { changed, ..Done::default() }))
             }
             None => {
                 at += 1;
@@ -178,10 +179,36 @@ fn however_few_go_into_a_commit_each_name_keeps_its_order() {
     }
 }
 
+/// The owner may have read it by either clock.
+#[test]
+fn a_cancel_is_answered_by_the_latest_of_the_clock_before_its_commit_and_the_one_after() {
+    let deadline = 1_003_300;
+    for (clock, found) in [
+        (1_002_100, Found::Pending),
+        (1_002_500, Found::Firing),
+        (9_000_000, Found::Firing),
+        (1_000, Found::Pending),
+    ] {
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), Outbox::default());
+        let given = Leases { held: Vec::new(), ..leases(1_000_000) };
+        let Some(Call::Lease(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it asks") };
+        keeper.answer(now(0), &mut outbox, Answer::Lease(call, Ok(given)));
+        keeper.command(Command { ticket: (), change: Change::cancel("a") });
+        let Some(Call::Commit(call)) = keeper.poll(now(2_100), &mut outbox) else {
+            panic!("it commits")
+        };
+        let replaced = Some(Replaced { number: 1, deadline });
+        let changed = vec![Ok(Changed { row: None, replaced, was_dead: false })];
+        let done = Done { changed, clock: Some(clock), ..Done::default() };
+        keeper.answer(now(2_100), &mut outbox, Answer::Commit(call, Ok(done)));
+        assert!(matches!(keeper.replies[..], [((), Ok(told))] if told == found), "at {clock}");
+    }
+}
+
 #[test]
 fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
     let (mut keeper, mut outbox) = holds_one();
-    keeper.settle(now(2), 1, Settled::Ack);
+    keeper.settle(now(2), (1, 1), Settled::Ack);
     let (mut locked, mut refused, mut told) = (0, 0, Vec::new());
     let mut at = 10;
     while refused < 20 {
@@ -196,7 +223,7 @@ fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
                     Outcome::Refused("a trigger".to_owned())
                 };
                 let outcomes = vec![outcome];
-                let done = Done { outcomes, changed: Vec::new() };
+                let done = Done { outcomes, ..Done::default() };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 told.extend(keeper.troubles.drain(..).map(|_| refused));
             }

@@ -75,7 +75,7 @@ fn what_a_consumer_holds_for_too_long_comes_again_unless_it_asked_for_more_time(
                     if at == 500
                         && let Some(time) = extends
                     {
-                        keeper.settle(now(at), 1, Settled::Extend { time });
+                        keeper.settle(now(at), (1, 1), Settled::Extend { time });
                     }
                     let next = if at < 500 { 500 } else { u64::MAX };
                     at = keeper.wake(now(at)).clamp(at + 1, next);
@@ -85,7 +85,7 @@ fn what_a_consumer_holds_for_too_long_comes_again_unless_it_asked_for_more_time(
         // It goes along with another commit if there is one.
         assert!((over..over + 10).contains(&again.unwrap()), "{again:?} with {extends:?}");
         // What the consumer does now is too late.
-        keeper.settle(now(at), 1, Settled::Ack);
+        keeper.settle(now(at), (1, 1), Settled::Ack);
         assert_eq!((keeper.counts.expired, keeper.in_flight()), (1, 0));
     }
 }
@@ -93,7 +93,7 @@ fn what_a_consumer_holds_for_too_long_comes_again_unless_it_asked_for_more_time(
 #[test]
 fn a_consumer_that_asks_for_more_time_wakes_nobody_where_it_has_any_time() {
     let (mut keeper, mut outbox) = holds_one();
-    keeper.settle(now(2), 1, Settled::Extend { time: 100 });
+    keeper.settle(now(2), (1, 1), Settled::Extend { time: 100 });
     for at in [2, 102, 1_000] {
         while let Some(call) = keeper.poll(now(at), &mut outbox) {
             match call {
@@ -135,13 +135,13 @@ fn a_consumer_that_settles_after_long_has_as_long_as_others_to_ask_again() {
                     })
                 };
                 let outcomes = call.settlements.iter().map(outcome).collect();
-                let done = Done { outcomes, changed: Vec::new() };
+                let done = Done { outcomes, ..Done::default() };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
             }
             Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
             None if at < 90_000 && 0 < outbox.len() => _ = outbox.take(at),
             None if 90_000 <= at && settled == 0 => {
-                keeper.settle(now(at), 1, Settled::Ack);
+                keeper.settle(now(at), (1, 1), Settled::Ack);
                 settled = at;
             }
             None if 0 < settled && !outbox.is_asked() => left = at,

@@ -95,6 +95,41 @@ fn a_look_notices_that_the_clock_of_the_store_was_set_back() {
     }
 }
 
+/// By that clock they may be over, and others have them.
+#[test]
+fn a_look_that_finds_the_clock_set_forward_lets_nothing_out_until_the_leases_are_renewed() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let mut is_set = false;
+    loop {
+        match keeper.poll(now(150), &mut outbox) {
+            Some(Call::Load(call)) => {
+                let rows = vec![row(1_050_000)];
+                let clock = Some(1_060_150);
+                let loaded = Loaded { rows, ends: vec![None], clock, ..Loaded::default() };
+                assert!(!std::mem::replace(&mut is_set, true), "it asks for its leases first");
+                keeper.answer(now(150), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(Call::Lease(call)) => {
+                assert!(is_set && outbox.len() == 0, "nothing was handed out");
+                break keeper.answer(
+                    now(150),
+                    &mut outbox,
+                    Answer::Lease(call, Ok(leases(1_060_150))),
+                );
+            }
+            call => past(&mut keeper, &mut outbox, now(150), call),
+        }
+    }
+    while let Some(call) = keeper.poll(now(151), &mut outbox) {
+        match call {
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(151), call),
+            call => past(&mut keeper, &mut outbox, now(151), Some(call)),
+        }
+    }
+    assert_eq!(outbox.len(), 1, "and then it is");
+}
+
 /// It was passed over when the worker owned its partition anew, because it was in flight.
 #[test]
 pub(in super::super) fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
@@ -124,9 +159,9 @@ pub(in super::super) fn what_is_fenced_is_read_again_and_handed_out_under_the_ne
         }
     }
     assert_eq!(outbox.len(), 0, "it is in flight");
-    keeper.settle(now(15_002), taken.number, Settled::Ack);
+    keeper.settle(now(15_002), (taken.number, 1), Settled::Ack);
     let later = now(15_100);
-    let fenced = Done { outcomes: vec![Outcome::Fenced], changed: Vec::new() };
+    let fenced = Done { outcomes: vec![Outcome::Fenced], ..Done::default() };
     let mut fenced = Some(fenced);
     while let Some(call) = keeper.poll(later, &mut outbox) {
         match call {
@@ -141,6 +176,11 @@ pub(in super::super) fn what_is_fenced_is_read_again_and_handed_out_under_the_ne
     let (again, epoch) = outbox.take(15_100).expect("it comes again");
     assert_eq!((again.number, epoch), (taken.number, 3));
     assert_eq!(keeper.counts.fenced, 1);
+    // What the first consumer does now is of no effect on what the second has.
+    keeper.settle(later, (taken.number, 1), Settled::Dropped);
+    assert_eq!(keeper.flights.settled(), 0);
+    keeper.settle(later, (taken.number, 3), Settled::Ack);
+    assert_eq!(keeper.flights.settled(), 1);
 }
 
 /// The store tells once what has become visible, and this answer was passed over.
@@ -205,7 +245,7 @@ fn what_is_counted_back_while_no_lease_is_held_is_read_again_if_nobody_else_had_
                     counts.push((at, attempt));
                     let row = Row { attempt, ..row(1_000_100) };
                     let outcomes = vec![Outcome::Settled(Some(row))];
-                    let done = Done { outcomes, changed: Vec::new() };
+                    let done = Done { outcomes, ..Done::default() };
                     keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 }
                 Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(at), call),
@@ -327,13 +367,13 @@ fn what_yields_is_given_back_when_nothing_of_it_is_held_whatever_the_share_is() 
                 keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
             }
             Some(Call::Commit(call)) => {
-                let done = Done { outcomes: vec![Outcome::Settled(None)], changed: Vec::new() };
+                let done = Done { outcomes: vec![Outcome::Settled(None)], ..Done::default() };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 is_settled = true;
             }
             Some(call) => panic!("it has nothing to look for: {call:?}"),
             None if 40_000 <= at && !acks => {
-                keeper.settle(now(at), 1, Settled::Ack);
+                keeper.settle(now(at), (1, 1), Settled::Ack);
                 acks = true;
             }
             None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),

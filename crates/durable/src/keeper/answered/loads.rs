@@ -305,17 +305,44 @@ fn a_load_is_of_what_is_left_of_half_the_memory_and_of_a_quarter_at_least() {
     }
 }
 
-/// As in a copy of another table.
+/// As in a copy of another table. It does not look for it again and again meanwhile.
 #[test]
 fn of_two_timeouts_with_one_number_the_second_waits_for_the_first() {
-    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
-    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
-    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
-    let rows = ["a", "b"].map(|name| Row { name: name.into(), ..row(1_000_100) }).to_vec();
-    let loaded = Loaded { rows, ends: vec![None], ..Loaded::default() };
-    keeper.answer(now(200), &mut outbox, Answer::Load(call, Ok(loaded)));
-    keeper.poll(now(200), &mut outbox);
-    assert_eq!((outbox.len(), keeper.in_flight()), (1, 1));
+    for is_shared in [false, true] {
+        let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+        let given = Leases { clock: is_shared.then_some(1_000_000), ..leases(0) };
+        let now = |steady| Now { wall: 1_000_000 + steady, steady };
+        lease(&mut keeper, &mut outbox, now(0), Ok(given));
+        let named = |name: &str| Row { name: name.into(), ..row(1_000_100) };
+        let (mut at, mut loads) = (200, 0);
+        while at < 1_200 {
+            let until = |first: &Position| {
+                let rows = ["a", "b"].map(named).into_iter();
+                let rows = rows.filter(|row| *first < row.position()).collect();
+                Loaded { rows, ends: vec![None], ..Loaded::default() }
+            };
+            let answer = match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Load(call)) => {
+                    let loaded = until(&call.from[0].after);
+                    Answer::Load(call, Ok(loaded))
+                }
+                Some(Call::Behind(call)) => {
+                    let loaded = until(&call.from[0].after);
+                    Answer::Behind(call, Ok(loaded))
+                }
+                Some(call) => panic!("{call:?}"),
+                None => {
+                    at = keeper.wake(now(at)).clamp(at + 1, at + 1_000);
+                    continue;
+                }
+            };
+            loads += 1;
+            assert!(loads <= 30, "within a second, shared: {is_shared}");
+            keeper.answer(now(at), &mut outbox, answer);
+        }
+        assert_eq!((outbox.len(), keeper.in_flight()), (1, 1));
+        assert!(2 <= loads, "shared: {is_shared}");
+    }
 }
 
 /// When the answer comes, another may own what was read.

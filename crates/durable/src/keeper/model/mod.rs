@@ -158,9 +158,9 @@ fn consumers_that_ask_for_more_time_do_not_hang() {
         for second in 0..240 {
             world.settle_one(9, Settled::Ack);
             take_many(&mut world, 1);
-            for row in world.held.iter().filter(|_| second % 20 == 0) {
+            for (row, epoch) in world.held.iter().filter(|_| second % 20 == 0) {
                 let more = Settled::Extend { time: 25_000 };
-                world.keeper.settle(world.now, row.number, more);
+                world.keeper.settle(world.now, (row.number, *epoch), more);
             }
             world.pass(1_000);
         }
@@ -481,7 +481,7 @@ fn what_is_locked_is_counted_and_no_consumer_is_told_of() {
     while world.now.steady < until {
         if let Some(call) = next_commit(&mut world) {
             let outcomes = vec![Outcome::Locked; call.settlements.len()];
-            let done = Done { outcomes, changed: Vec::new() };
+            let done = Done { outcomes, ..Done::default() };
             world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
         }
         world.take();
@@ -529,7 +529,7 @@ fn names_that_were_refused_are_remembered_and_not_all_of_them() {
         let call = wait_for_commit(&mut world);
         let refused = || Err(Error::store("put it", "it is refused"));
         let changed = call.changes.iter().map(|_| refused()).collect();
-        let done = Done { outcomes: Vec::new(), changed };
+        let done = Done { changed, ..Done::default() };
         world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
         assert!(world.keeper.refused.len() <= 11_000);
     }
@@ -622,7 +622,7 @@ fn changes_of_one_name_are_made_in_the_order_asked_for_and_those_of_all_are_made
                     false => Ok(Changed { row: None, replaced: None, was_dead: false }),
                 });
             }
-            let done = Done { outcomes: Vec::new(), changed };
+            let done = Done { changed, ..Done::default() };
             world.keeper.answer(world.now, &mut world.outbox, Answer::Commit(call, Ok(done)));
             answered += world.keeper.replies.drain(..).count() as u64;
         }
@@ -650,7 +650,7 @@ fn callers_of_names_that_are_refused_and_all_others_take_turns() {
             true => Err(Error::store("put it", "it is refused")),
             false => Ok(Changed { row: None, replaced: None, was_dead: false }),
         });
-        let done = Done { outcomes: Vec::new(), changed: changed.collect() };
+        let done = Done { changed: changed.collect(), ..Done::default() };
         let refused = call.changes.iter().filter(|change| is_refused(change)).count();
         // It has seen none refused when it makes the first.
         assert!(commits.is_empty() || refused == 0 || refused == call.changes.len());

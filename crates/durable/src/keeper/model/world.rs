@@ -21,8 +21,8 @@ pub(super) struct World {
     pub(super) keeper: Keeper<u64>,
     pub(super) outbox: Outbox,
     pub(super) now: Now,
-    /// What the consumer holds.
-    pub(super) held: Vec<Row>,
+    /// What the consumer holds, each with its epoch.
+    pub(super) held: Vec<(Row, u64)>,
     /// The commands that are not answered.
     asked: HashMap<u64, Change>,
     next_ticket: u64,
@@ -269,7 +269,7 @@ impl World {
             *times += 1;
             assert!(*times <= most, "it came more often than {most} times: {row:?}");
         }
-        self.held.push(row);
+        self.held.push((row, epoch));
     }
 
     fn random_settle(&mut self) {
@@ -290,9 +290,9 @@ impl World {
     }
 
     pub(super) fn settle_one(&mut self, index: usize, settled: Settled) {
-        let row = self.held.swap_remove(index);
+        let (row, epoch) = self.held.swap_remove(index);
         self.settled.insert(row.number, settled);
-        self.keeper.settle(self.now, row.number, settled);
+        self.keeper.settle(self.now, (row.number, epoch), settled);
     }
 
     /// How many timeouts consumers held, each time that it was told.
@@ -456,7 +456,7 @@ impl World {
             let settled = self.settled.get(&held.number);
             let row = self.store.get(&held.name).unwrap();
             let row = row.filter(|row| row.number == held.number);
-            let is_held = self.held.iter().any(|row| row.number == held.number);
+            let is_held = self.held.iter().any(|(row, _)| row.number == held.number);
             let most = self.config.max_attempts;
             let is_right = match *then {
                 Then::Done => matches!(settled, Some(Settled::Ack)),
@@ -517,7 +517,7 @@ impl World {
     /// The caller was told that this one will not come.
     fn die(&mut self, number: u64) {
         assert!(
-            !self.held.iter().any(|row| row.number == number),
+            !self.held.iter().any(|(row, _)| row.number == number),
             "a consumer has {number}, and the caller was told that it will not come"
         );
         self.dead.insert(number);

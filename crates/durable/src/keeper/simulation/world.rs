@@ -44,7 +44,7 @@ enum Event {
     /// A call reaches the database.
     Arrives(usize, u64, Call<Ticket>),
     Answer(usize, u64, Answer<Ticket>),
-    Settle(usize, u64, u64, Settled),
+    Settle(usize, u64, (u64, u64), Settled),
     Take(usize, u64),
     Ask,
     Trouble,
@@ -349,10 +349,10 @@ impl Simulation {
                     self.take(seat, told);
                 }
             }
-            Event::Settle(seat, id, number, settled) => {
+            Event::Settle(seat, id, held, settled) => {
                 if self.seats[seat].id == id {
                     let now = self.now(seat);
-                    self.seats[seat].keeper.settle(now, number, settled);
+                    self.seats[seat].keeper.settle(now, held, settled);
                     self.poll(seat, told);
                 }
             }
@@ -482,7 +482,8 @@ impl Simulation {
                 let held = call.settlements.iter().map(|settlement| &settlement.held);
                 let before: Vec<Option<Row>> =
                     held.map(|held| database.tables.find(&held.name).cloned()).collect();
-                let (done, took) = database.commit(time, &call);
+                let (mut done, took) = database.commit(time, &call);
+                done.clock = Some(time + took + database.clock);
                 self.check_settlements(index, id, &call, &before, &done.outcomes, told);
                 let changed: Vec<Changed> = done.changed.iter().flatten().cloned().collect();
                 // What was done is done, whoever hears of it.
@@ -659,7 +660,7 @@ impl Simulation {
             _ => Settled::Ack,
         };
         let delay = self.rng.u64(0..self.holds);
-        self.after(delay, Event::Settle(seat, id, row.number, settled));
+        self.after(delay, Event::Settle(seat, id, (row.number, epoch), settled));
     }
 
     /// Callers all over put, move and cancel.

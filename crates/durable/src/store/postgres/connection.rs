@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 
 use super::connect::Guard;
+use super::lease::CLOCK;
 use super::places::Places;
 use crate::sql::ELSEWHERE;
 use crate::store::limits::{Limits, Parts};
@@ -67,6 +68,15 @@ impl Connection {
         self.execute("commit").await
     }
 
+    /// Commits, and reads the clock after that, in one message.
+    async fn end_and_read_clock(&self, end: &str) -> Result<Option<u64>, Error> {
+        let said = self.client.simple_query(&format!("{end}; {CLOCK}")).await?;
+        Ok(said.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        }))
+    }
+
     /// Executes statements that have no parameters and return nothing.
     pub(super) async fn execute(&self, statements: &str) -> Result<(), Error> {
         self.client.batch_execute(statements).await
@@ -98,7 +108,7 @@ impl Connection {
     ) -> Result<Done, Error> {
         // What is too long for this is tried again alone.
         self.begin_for(parts.group).await?;
-        let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
+        let mut done = Done { outcomes: self.settle(settlements).await?, ..Done::default() };
         let began = Instant::now();
         for run in runs(changes) {
             if !done.changed.is_empty() && parts.group < milliseconds(began.elapsed()) {
@@ -108,7 +118,7 @@ impl Connection {
         }
         // What is checked at the end of a commit has this time too. The commit itself, and its wait
         // for a standby, has none: the caller ends that.
-        self.execute("set constraints all immediate; commit").await?;
+        done.clock = self.end_and_read_clock("set constraints all immediate; commit").await?;
         Ok(done)
     }
 
@@ -130,7 +140,7 @@ impl Connection {
             self.execute("rollback").await?;
             let refused = changes.iter().map(|change| Err(failed(change, TABLE_LOCKED)));
             let outcomes = vec![Outcome::Locked; settlements.len()];
-            return Ok(Done { outcomes, changed: refused.collect() });
+            return Ok(Done { outcomes, changed: refused.collect(), clock: None });
         }
         let settled = self.in_parts(
             parts,
@@ -156,8 +166,8 @@ impl Connection {
             |change, error| Err(refused(change, error, parts.group)),
         );
         let changed = changed.await?;
-        self.end().await?;
-        Ok(Done { outcomes, changed })
+        let clock = self.end_and_read_clock("commit").await?;
+        Ok(Done { outcomes, changed, clock })
     }
 
     /// Whether somebody has locked the table, so that nothing can be changed. Then it is not tried

@@ -28,6 +28,20 @@ fn damage_is_an_error_or_a_row_set_aside_or_the_last_commit() {
     }
 }
 
+/// As where a command that takes no lease is run twice.
+#[test]
+fn a_number_is_given_once_however_often_a_file_is_opened() {
+    let disk = Disk::new(Rng::with_seed(1));
+    let mut numbers = Vec::new();
+    for name in ["a", "b", "c"] {
+        let mut store = disk.open().unwrap();
+        let done = store.commit(&[], &[Change::put(name, 1, &[])]).unwrap();
+        numbers.extend(done.changed.into_iter().map(|it| it.unwrap().row.unwrap().number));
+    }
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3, "{numbers:?}");
+}
+
 #[test]
 fn a_damaged_row_is_set_aside_and_all_others_go_on() {
     let disk = Disk::new(Rng::with_seed(1));

@@ -192,6 +192,10 @@ impl Store for RedbStore {
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
+        if self.state.numbers.epoch == 0 {
+            // Without an epoch of its own it would give the numbers that others gave.
+            self.lease(false, &[])?;
+        }
         self.run("commit to", |database, State { numbers, sweep }| {
             let write = database.begin_write()?;
             let mut done = Done::default();

@@ -132,14 +132,14 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
             ticket += 1;
             keeper.command(Command { ticket, change });
         }
-        if let Some((row, _)) = outbox.take(now.steady) {
+        if let Some((row, epoch)) = outbox.take(now.steady) {
             let settled = match rng.u32(0..4) {
                 0 if rng.bool() => Settled::Next { at: now.wall + 500 },
                 0 => Settled::Retry { delay: 500 },
                 1 => Settled::Dropped,
                 _ => Settled::Ack,
             };
-            keeper.settle(now, row.number, settled);
+            keeper.settle(now, (row.number, epoch), settled);
         }
         let step = rng.u64(0..10);
         now = Now { wall: now.wall + step, steady: now.steady + step };
