@@ -11,9 +11,6 @@ use tickwheel::{Mode, Wheel, WheelMap};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes that there always are. With less, no timeout could be scheduled either.
-const LEAST: usize = 512;
-
 /// Runs `reserve` with each limit at which one more of its steps fails, and with those at which the
 /// step before has taken all there was.
 fn with_limits<W>(made: impl Fn() -> W, reserve: impl Fn(&mut W), check: impl Fn(W)) {
@@ -78,3 +75,6 @@ fn room_that_an_allocator_refuses_is_not_made_and_nothing_is_lost() {
         }
     }
 }
+
+/// Bytes that there always are. With less, no timeout could be scheduled either.
+const LEAST: usize = 512;

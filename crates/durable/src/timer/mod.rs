@@ -337,8 +337,8 @@ impl DurableTimer {
     /// Copies all that is pending, that is in flight and that is dead into a new file at this path,
     /// while the timer works. Blocks the thread for about as long as it would take to schedule it.
     ///
-    /// The copy is what the store was at one moment of the call. It has its name when it is whole;
-    /// until then it is `PATH.part`.
+    /// The copy is what the store was at one moment of the call, without a pause, a limit, and what
+    /// was set aside as damaged. It has its name when it is whole; until then it is `PATH.part`.
     ///
     /// To restore it, put the file in the place of the timer's while no process has that. What was
     /// acked since the copy comes again then, and [`Due::epoch`] begins anew.

@@ -320,7 +320,8 @@ pub(super) fn failed(
 fn begin(limit: Duration, namespace: Option<&str>) -> String {
     let path = namespace.map_or_else(String::new, |namespace| {
         format!(
-            "select set_config('search_path', '{namespace}, ' || current_setting('search_path'), true);"
+            "select set_config('search_path',
+               concat_ws(', ', '{namespace}', nullif(current_setting('search_path'), '')), true);"
         )
     });
     let lock = Limits::new(limit).lock;

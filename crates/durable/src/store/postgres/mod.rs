@@ -56,7 +56,9 @@ pub use transaction::{cancel_in, schedule_in};
 /// The encoding of the database is UTF8, LATIN1 or SQL_ASCII: others put names into another order.
 ///
 /// If the clock of the database is slewed, a timeout may be early by what the clock loses between
-/// two looks, and by as long as a call takes. A clock that is set makes nothing early.
+/// two looks, and by as long as a call takes. A clock that is set back makes early, by as much, what
+/// comes before the next look. By one that is set forward leases seem to be over, so that a timeout
+/// may come twice.
 ///
 /// A worker sees and owns nothing while row-level security hides rows from its role, and tells it.
 ///
