@@ -62,8 +62,15 @@ impl Study {
     fn choice(&self, baseline: &Candidate) -> (String, String) {
         let title = self.title(baseline);
         let default = match self.is_default(baseline) {
-            // A timer's own tick is finer, and it lets timeouts of a millisecond fire together.
-            true => format!(" The default is {}.", name(baseline).replacen(" at", ", here at", 1)),
+            true => {
+                // The line to paste leaves it, because it lets timeouts of a millisecond fire
+                // together.
+                let own = match self.options.driver {
+                    Driver::Timer => ", not at its own, which is finer",
+                    Driver::Wheel => "",
+                };
+                format!(" The default is {}{own}.", name(baseline).replacen(" at", ", here at", 1))
+            }
             false => String::new(),
         };
         let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);
@@ -349,13 +356,14 @@ fn list(names: impl Iterator<Item = String>, or: &str) -> String {
     }
 }
 
-/// The code that makes a timer, with what differs from the default.
+/// The code that makes a timer. The default is made as it is, with a tick of its own.
 fn timer(mode: Mode, tick: Tick) -> String {
     let mut code = String::from("Timer::builder()");
     if mode != Mode::default() {
         code += &format!(".mode({})", constructor(mode));
     }
-    if tick != Tick::default() {
+    // Without a tick, a hashed timer has the default, and a hierarchical one a finer tick.
+    if tick != Tick::default() || mode != Mode::default() && !mode.is_hashed() {
         code += &format!(".tick({})", duration(tick));
     }
     code + ".build()?"

@@ -671,7 +671,7 @@ fn few_operations_get_no_verdict() {
     let output = replay_input(generated(10).as_bytes(), &["-"]);
     let verdict = "Cannot tell: the trace has only 10 operations. Record at least 1,000, and better a \
                    million. Take the default until then. The default is hierarchical:64, here at a \
-                   tick of 1 ms.";
+                   tick of 1 ms, not at its own, which is finer.";
     assert!(text(&output.stdout).contains(verdict), "{}", text(&output.stdout));
 }
 

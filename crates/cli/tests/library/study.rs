@@ -22,7 +22,7 @@ fn rounds_of_a_busy_machine_give_the_default_to_a_search_and_to_modes_that_were_
     let mut study = measured(samples);
     let verdict = "Take the default: no mode that was measured surely costs over 5 % less. None \
                    of them does. The confidence is 99 % after 16 rounds. The default is \
-                   hierarchical:64, here at a tick of 1 ms.";
+                   hierarchical:64, here at a tick of 1 ms, not at its own, which is finer.";
     assert_eq!(study.verdict(), verdict);
     let modes = samples.iter().map(|(mode, _)| mode.parse().unwrap()).collect();
     study.options.configurations = Configurations::Given { modes, tick: Default::default() };
@@ -50,8 +50,9 @@ fn what_costs_less_is_named_with_how_much_and_how_sure_it_is() {
     let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
     let headline = "Take hashed:512 at a tick of 1 ms: it costs 20 % less than the default.";
     let details = "The confidence is 99 % after 16 rounds. The default is hierarchical:64, \
-                   here at a tick of 1 ms. Above all it takes 83.6 ns of CPU time per operation, where \
-                   hierarchical:64 takes 105 ns of CPU time per operation.";
+                   here at a tick of 1 ms, not at its own, which is finer. Above all it takes 83.6 ns \
+                   of CPU time per operation, where hierarchical:64 takes 105 ns of CPU time per \
+                   operation.";
     assert_eq!(study.headline(), headline);
     assert_eq!(study.verdict(), format!("{headline} {details}"));
     let code = study.code().unwrap();
@@ -80,7 +81,7 @@ fn rounds_that_disagree_cannot_tell_and_say_what_would_help() {
         "Take the default: no mode that was measured surely costs over 5 % less. 16 rounds cannot \
          tell whether hashed:512 costs over 5 % less. hashed:512 costs 0.8 to 1.08 times as much.",
         " Fewer programs beside it, or a longer `--limit-time`, would help.",
-        " The default is hierarchical:64, here at a tick of 1 ms.",
+        " The default is hierarchical:64, here at a tick of 1 ms, not at its own, which is finer.",
     ];
     assert_eq!(study.verdict(), [first, second, last].concat());
     // There are no more rounds, however much time there is.
@@ -317,6 +318,17 @@ macro_rules! assert_pasted {
 #[test]
 fn the_line_to_paste_compiles_with_and_without_a_mode_and_a_tick_and_for_a_wheel() {
     assert_pasted!(Timer, Timer, "hierarchical", "1ms", Timer::builder().build()?);
+    // Of itself such a timer has a finer tick.
+    assert_pasted!(
+        Timer,
+        Timer,
+        "hierarchical:256",
+        "1ms",
+        Timer::builder()
+            .mode(Mode::hierarchical_with(256)?)
+            .tick(Duration::from_millis(1))
+            .build()?
+    );
     assert_pasted!(
         Timer,
         Timer,
@@ -342,8 +354,12 @@ fn what_was_not_measured_is_not_said_to_be_measured() {
     study.candidates[1].measured = None;
     study.candidates[1].figures.counted_score = 116.0;
     let said = "Take the default: all others that came to the end cost over 15 % more by counted \
-                work. The default is hierarchical:64, here at a tick of 1 ms.";
+                work. The default is hierarchical:64, here at a tick of 1 ms, not at its own, which \
+                is finer.";
     assert_eq!(study.verdict(), said);
+    study.options.driver = Driver::Wheel;
+    let said = " The default is hierarchical:64, here at a tick of 1 ms.";
+    assert!(study.verdict().ends_with(said), "{}", study.verdict());
     // At another tick one came to the end.
     study.candidates[1].tick = "10ms".parse().unwrap();
     let said = "Take the default: nothing else came to the end of the trace at a tick of 1 ms.";
