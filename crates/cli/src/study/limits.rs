@@ -14,7 +14,7 @@ pub enum Limit {
     Work {
         /// The limit.
         times: u32,
-        /// The cheapest mode before it.
+        /// The cheapest mode of those that were counted before it, or of all.
         than: Mode,
     },
     /// It took more processor time than this to count its work.

@@ -335,6 +335,16 @@ fn count(
         counted.push(Candidate { mode, tick: plan.tick, stopped, figures, measured: None });
         is_done();
     }
+    // Those before the cheapest were compared with others.
+    if let Some((than, ns)) = cheapest {
+        let (times, most_ns) = (options.slower, ns * f64::from(options.slower));
+        for it in counted.iter_mut().filter(|it| it.stopped.is_none()) {
+            if most_ns < it.figures.counted_ns(it.mode.buckets()) {
+                it.stopped = Some(Limit::Work { times, than });
+                it.figures.counted_score = f64::INFINITY;
+            }
+        }
+    }
     counted.sort_by_key(|it| modes.iter().position(|&mode| mode == it.mode));
     counted
 }

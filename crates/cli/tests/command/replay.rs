@@ -357,6 +357,18 @@ fn a_mode_over_20_times_slower_is_stopped_and_the_others_go_on() {
 }
 
 #[test]
+fn a_mode_slower_than_the_limit_is_stopped_wherever_it_stands_in_the_list() {
+    let lines = (0..10_000).map(|key| format!("{key},schedule,{key},5000\n"));
+    let trace = HEADER.to_string() + &lines.collect::<String>();
+    for modes in ["hashed:1,hashed:4096", "hashed:4096,hashed:1"] {
+        let found = json(&replay_input(trace.as_bytes(), &["-", "--json", "--mode", modes]));
+        let stopped = |mode| &found.iter().find(|it| it["mode"] == mode).unwrap()["stopped"];
+        assert_eq!(stopped("hashed:1"), "over 20 times the work of hashed:4096", "{modes}");
+        assert_eq!(stopped("hashed:4096"), &Value::Null, "{modes}");
+    }
+}
+
+#[test]
 fn without_time_to_measure_all_is_counted_and_nothing_is_said() {
     let folder = TempDir::new().unwrap();
     let trace = file_of(&folder, "trace.csv", generated(4_000).as_bytes());
