@@ -39,11 +39,17 @@ impl Study {
     fn sentences(&self) -> (String, String) {
         let (headline, mut details) = match self.baseline() {
             Some(baseline) => self.choice(baseline),
-            None => (
-                "No configuration came to the end of the trace.".into(),
-                " `--max-memory` gives them more, and `--operations` reads less of the trace."
-                    .into(),
-            ),
+            None => {
+                let is_full = |it: &Candidate| matches!(it.stopped, Some(Limit::Memory(_)));
+                let advice = match self.candidates.iter().any(is_full) {
+                    true => "`--max-memory` gives them more, and",
+                    false => "Counting took too long:",
+                };
+                (
+                    "No configuration came to the end of the trace.".into(),
+                    format!(" {advice} `--operations` reads less of the trace."),
+                )
+            }
         };
         if matches!(self.options.configurations, Configurations::Given { .. }) {
             for candidate in &self.candidates {

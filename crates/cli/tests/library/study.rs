@@ -368,6 +368,21 @@ fn what_was_not_measured_is_not_said_to_be_measured() {
 }
 
 #[test]
+fn the_advice_where_no_mode_came_to_the_end_is_about_what_stopped_them() {
+    let mut study = counted(&["hierarchical:64", "hashed:64"]);
+    let time = Limit::Time(Duration::from_secs(10));
+    for (limits, said) in [
+        ([time; 2], " Counting took too long: `--operations` reads less of the trace."),
+        ([time, Limit::Memory(1)], " `--max-memory` gives them more, and `--operations` reads"),
+    ] {
+        study.candidates.iter_mut().zip(limits).for_each(|(it, by)| it.stopped = Some(by));
+        let verdict = study.verdict();
+        let details = verdict.strip_prefix("No configuration came to the end of the trace.");
+        assert!(details.unwrap().starts_with(said), "{verdict}");
+    }
+}
+
+#[test]
 fn a_tick_is_not_compared_with_one_at_which_the_mode_was_stopped() {
     let mut study = of_the_default_at_ticks([(40, 300.0), (20, 200.0), (13, 165.0)]);
     assert_eq!(study.headline().matches(" at a tick of 100 ms").count(), 2, "{}", study.headline());
