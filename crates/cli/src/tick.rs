@@ -66,9 +66,14 @@ impl Default for Tick {
     }
 }
 
+/// What is printed parses to the same tick.
 impl fmt::Display for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&units::time(self.length()))
+        let text = units::time(self.length());
+        match text.parse() == Ok(*self) {
+            true => f.pad(&text),
+            false => f.pad(&humantime::format_duration(self.length()).to_string()),
+        }
     }
 }
 

@@ -105,7 +105,7 @@ fn ticks_are_searched_within_the_lateness_that_is_allowed() {
         ("1ms", &["1 ms"]),
         ("5ms", &["1 ms", "5 ms"]),
         ("1s", &["1 ms", "10 ms", "100 ms", "1 s"]),
-        ("2d", &["1 ms", "10 ms", "100 ms", "1 s", "10 s", "1.67 min", "16.7 min", "1 h"]),
+        ("2d", &["1 ms", "10 ms", "100 ms", "1 s", "10 s", "1m 40s", "16m 40s", "1 h"]),
     ] {
         let choice = json(&[&trace, "--max-lateness", lateness]);
         let mut ticks: Vec<_> =

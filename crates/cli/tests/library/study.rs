@@ -383,6 +383,22 @@ fn the_advice_where_no_mode_came_to_the_end_is_about_what_stopped_them() {
 }
 
 #[test]
+fn a_tick_parses_from_what_it_prints() {
+    let mut random = Rng::with_seed(1);
+    let some = (0..1_000).map(|_| {
+        let longest = 1_000 << random.u32(0..32);
+        random.u64(1_000..=longest)
+    });
+    for ns in [10_001_000, 1_000_000_000_000, 3_600_000_000_000].into_iter().chain(some) {
+        let Ok(tick) = Tick::new(Duration::from_nanos(ns)) else { continue };
+        assert_eq!(tick.to_string().parse(), Ok(tick), "{tick}");
+    }
+    for (text, printed) in [("62500ns", "62.5 us"), ("10ms", "10 ms"), ("60min", "1 h")] {
+        assert_eq!(text.parse::<Tick>().unwrap().to_string(), printed);
+    }
+}
+
+#[test]
 fn a_tick_is_not_compared_with_one_at_which_the_mode_was_stopped() {
     let mut study = of_the_default_at_ticks([(40, 300.0), (20, 200.0), (13, 165.0)]);
     assert_eq!(study.headline().matches(" at a tick of 100 ms").count(), 2, "{}", study.headline());
