@@ -1,6 +1,7 @@
 //! `Delays`: how the delays of a trace are distributed.
 
 use crate::units;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// How the delays of a trace are distributed, in ms.
@@ -37,8 +38,6 @@ impl Delays {
 
 impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHARES: [(&str, f64); 5] =
-            [("min", 0.0), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
         for (number, (name, share)) in SHARES.into_iter().enumerate() {
             let Some(delay_ms) = self.quantile(share) else { return f.write_str("none") };
             let comma = if number == 0 { "" } else { ", " };
@@ -48,8 +47,24 @@ impl fmt::Display for Delays {
     }
 }
 
+/// An object of `min`, `p50`, `p90`, `p99` and `max` in ms; null if there are no delays.
+impl Serialize for Delays {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.sorted.is_empty() {
+            true => serializer.serialize_none(),
+            false => {
+                serializer.collect_map(SHARES.map(|(name, share)| (name, self.quantile(share))))
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delays({self})")
     }
 }
+
+/// What is said of the delays: names, and the shares that do not exceed them.
+const SHARES: [(&str, f64); 5] =
+    [("min", 0.0), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];

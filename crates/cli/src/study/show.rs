@@ -60,6 +60,7 @@ impl Serialize for Study {
         map.serialize_entry("operations", &self.operations)?;
         map.serialize_entry("is_whole", &self.is_whole)?;
         map.serialize_entry("span_ms", &self.span_ms)?;
+        map.serialize_entry("delays_ms", &self.delays)?;
         map.serialize_entry("unfit", &unfit)?;
         map.serialize_entry("rounds", &self.rounds)?;
         map.serialize_entry("recommended", &self.recommended().map(name))?;

@@ -292,6 +292,17 @@ fn a_trace_that_cannot_tell_gets_the_default_tick() {
 }
 
 #[test]
+fn json_has_the_delays() {
+    let folder = TempDir::new().unwrap();
+    let lines = (1..=200).map(|key| format!("0,schedule,{key},{key}\n"));
+    let path = file_of(&folder, format!("{}\n{}", Trace::HEADER, lines.collect::<String>()));
+    let delays = r#"{"max":200,"min":1,"p50":100,"p90":180,"p99":198}"#;
+    assert_eq!(json(&[&path])["delays_ms"].to_string(), delays);
+    let path = file_of(&folder, format!("{}\n0,cancel,1,\n", Trace::HEADER));
+    assert!(json(&[&path])["delays_ms"].is_null());
+}
+
+#[test]
 fn a_trace_with_many_losses_is_told() {
     let folder = TempDir::new().unwrap();
     let recorded = csv(operations(Shape::Short, 2_000)).replacen('\n', "\n0,begin,,\n", 1);
