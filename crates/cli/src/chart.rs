@@ -298,10 +298,14 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
         .collect();
     let every = marks.len().div_ceil(MOST_MARKS).max(1);
     let rows = counts.iter().enumerate().filter(|(_, count)| 0 < **count).map(|(bin, count)| {
-        let range = units::range(start_ms(bin) * 1e6, start_ms(bin + 1) * 1e6);
+        let end_ns = start_ms(bin + 1) * 1e6;
+        let range = match first + bin {
+            0 => format!("0-{}", units::duration(end_ns)),
+            _ => units::range(start_ms(bin) * 1e6, end_ns),
+        };
         vec![range, units::number(*count)]
     });
-    let table = table(&["delay", "timeouts"], rows);
+    let table = table(&["length", "delays"], rows);
     let all = delays.len().max(1) as f64;
     let shares = counts.iter().map(|&count| count as f64 / all);
     Ok(Chart {

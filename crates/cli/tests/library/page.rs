@@ -96,6 +96,16 @@ fn the_way_begins_where_a_wheel_puts_the_timeout() {
 }
 
 #[test]
+fn a_delay_of_nothing_is_in_the_row_that_begins_with_it() {
+    let operations = "0,schedule,1,0\n0,schedule,2,1\n1,schedule,3,6\n2,reschedule,3,7\n";
+    let text = page_of(operations, "hashed:64").to_string();
+    let (delays, rows) = (figure(&text, "delays"), columns(&text, "delays"));
+    // Two of them are those of one timeout.
+    assert_eq!(rows["delays"], [2, 2], "{delays}");
+    assert!(delays.contains("<th scope=\"row\">0-1.78 ms</th>"), "{delays}");
+}
+
+#[test]
 fn a_hashed_way_has_its_rounds() {
     let text = page_of("0,schedule,1,5000\n", "hashed:512").to_string();
     let way = "<th scope=\"row\">5 s in hashed:512</th><td>9 rounds</td>\
