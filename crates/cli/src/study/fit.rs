@@ -19,7 +19,7 @@ pub enum Unfit {
     },
     /// It ends while the number of pending timeouts still grows.
     Short {
-        /// The time from the first operation to the last, in ms.
+        /// The time from the first operation to the last, or to the end of the recording, in ms.
         span_ms: u64,
         /// Most delays are not longer, in ms.
         delay_ms: u64,

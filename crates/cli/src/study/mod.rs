@@ -236,7 +236,8 @@ pub(crate) fn study_and_keep(
     let plans: Vec<_> = ticks.into_iter().map(plan).collect();
     let delays = operations.iter().filter_map(|operation| operation.action.delay_ms());
     let delays = Delays::new(delays);
-    let span_ms = operations.last().map_or(0, |last| last.time_ms - operations[0].time_ms);
+    let first_ms = operations.first().map_or(0, |first| first.time_ms);
+    let span_ms = operations.last().map_or(0, |last| last.time_ms - first_ms);
     let mut is_done = || {
         done += 1;
         progress(Progress::Counted(done, wheels));
@@ -246,7 +247,8 @@ pub(crate) fn study_and_keep(
     let gaps = trace.gaps();
     // At the resolution of the trace, which is as fit at every tick.
     let in_ms = Plan::new(&operations, Tick::default(), end_ms);
-    let (unfit, growing) = fit::look(&in_ms, span_ms, &delays, gaps, is_whole);
+    let lasts_ms = end_ms.map_or(span_ms, |end_ms| end_ms - first_ms);
+    let (unfit, growing) = fit::look(&in_ms, lasts_ms, &delays, gaps, is_whole);
     let path = Path::new(trace.name());
     let mut study = Study {
         trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),

@@ -399,6 +399,17 @@ fn a_tick_parses_from_what_it_prints() {
 }
 
 #[test]
+fn a_trace_lasts_until_its_recording_ended() {
+    let lines = (0..=2_000).map(|key| format!("{},schedule,{key},3600000\n", 100 + 5 * key));
+    let begin = format!("{}\n0,begin,,\n{}", Trace::HEADER, lines.collect::<String>());
+    let said = |trace| study_of(trace, &Options::default()).verdict();
+    for (trace, lasts) in [(begin.clone() + "20100,end,,\n", "20 s"), (begin, "10 s")] {
+        let said = said(trace);
+        assert!(said.contains(&format!(" It lasts {lasts}, and most delays")), "{said}");
+    }
+}
+
+#[test]
 fn a_tick_is_not_compared_with_one_at_which_the_mode_was_stopped() {
     let mut study = of_the_default_at_ticks([(40, 300.0), (20, 200.0), (13, 165.0)]);
     assert_eq!(study.headline().matches(" at a tick of 100 ms").count(), 2, "{}", study.headline());
