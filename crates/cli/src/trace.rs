@@ -472,7 +472,10 @@ fn quoted(bytes: &[u8]) -> String {
     }
 }
 
-fn printable(text: &str) -> String {
+/// The text without what a terminal would heed.
+#[doc(hidden)]
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tickwheel_cli::trace::printable;
 
 /// The name of a file that is to be written.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ impl OutputFile {
         let folder = folder(&target);
         match tempfile::tempfile_in(folder) {
             Ok(_) => Ok(()),
-            Err(error) => self.wrong(&format!("cannot write into {}: {error}", folder.display())),
+            Err(error) => self.wrong(&format!("cannot write into {}: {error}", name(folder))),
         }
     }
 
@@ -67,7 +68,7 @@ impl OutputFile {
     }
 
     fn wrong(&self, what: &str) -> Result<(), Failure> {
-        Err(Failure::Input(format!("{}: {what}", self.path.display())))
+        Err(Failure::Input(format!("{}: {what}", name(&self.path))))
     }
 
     /// Lets `write` fill a file beside the one asked for, then gives it its name. If `write` or
@@ -89,7 +90,7 @@ impl OutputFile {
     }
 
     pub(crate) fn failure(&self, error: &dyn Error) -> Failure {
-        Failure::Output(format!("{}: {error}", self.path.display()))
+        Failure::Output(format!("{}: {error}", name(&self.path)))
     }
 
     /// The file that the path leads to, through any links.
@@ -103,7 +104,7 @@ impl OutputFile {
                 Err(_) => return Ok(target),
             }
         }
-        Err(format!("{}: found a link that leads to itself, expected a file", self.path.display()))
+        Err(format!("{}: found a link that leads to itself, expected a file", name(&self.path)))
     }
 }
 
@@ -116,6 +117,11 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
         }
         _ => Ok(()),
     }
+}
+
+/// A path as a message names it.
+fn name(path: &Path) -> String {
+    printable(&path.display().to_string())
 }
 
 /// The folder that a file is in.

@@ -756,6 +756,28 @@ fn shells_and_man_know_the_command() {
     assert!(text(&output.stderr).contains("absent"), "{}", text(&output.stderr));
 }
 
+#[cfg(unix)]
+#[test]
+fn the_name_of_an_output_sends_nothing_to_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "good.csv", generated(10).as_bytes());
+    let path = |name| folder.path().join(name);
+    let [absent, taken, link] = ["a\x1b/out.svg", "t\x1b.svg", "l\x1b.svg"].map(path);
+    fs::create_dir(&taken).unwrap();
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    let plot = |path: &Path| replay(&[trace.to_str().unwrap(), "--plot", path.to_str().unwrap()]);
+    let page = tickwheel().arg("man").arg(absent.parent().unwrap()).output().unwrap();
+    for (output, told) in [
+        (plot(&absent), "a\u{fffd}: "),
+        (plot(&taken), "t\u{fffd}.svg: found a directory"),
+        (plot(&link), "l\u{fffd}.svg: found a link that leads to itself"),
+        (page, "a\u{fffd}/tickwheel-"),
+    ] {
+        let said = text(&output.stderr);
+        assert!(said.contains(told) && !said.contains('\x1b'), "{said:?}");
+    }
+}
+
 /// A limit on the size of files is met like a full disk.
 #[cfg(target_os = "linux")]
 #[test]
