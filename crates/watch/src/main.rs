@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
+use same_file::Handle;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::{self, ExitCode};
@@ -49,7 +50,8 @@ struct Arguments {
 
     /// How much of the trace a second shows. If you do not say, it is as much as has some 200
     /// operations at the beginning of the trace.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration,
+          conflicts_with = "follow")]
     speed: Option<Duration>,
 
     /// Draw with ASCII only.
@@ -79,6 +81,11 @@ impl Arguments {
         let is_input = self.file.as_ref().is_some_and(|file| file.as_os_str() == "-");
         if is_input && io::stdin().is_terminal() {
             return Err(Failure::Input(INPUT_IS_TERMINAL));
+        }
+        // What is read without a name ends where the file ends now.
+        let is_file = |input: Handle| input.as_file().metadata().is_ok_and(|it| it.is_file());
+        if is_input && self.follow && Handle::stdin().is_ok_and(is_file) {
+            return Err(Failure::Input(INPUT_IS_FILE));
         }
         let mut watch = self.open().map_err(|error| Failure::Watch(error.into()))?;
         if self.ascii {
@@ -164,6 +171,7 @@ fn help() -> String {
 const NO_TERMINAL: &str = "standard output is no terminal: `watch` draws on a terminal";
 const INPUT_IS_TERMINAL: &str =
     "standard input is a terminal, which the keys come from: expected a pipe or a file";
+const INPUT_IS_FILE: &str = "standard input is a file: to follow it, give its name";
 
 const DEMO_SEED: u64 = 1;
 

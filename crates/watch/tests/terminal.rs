@@ -219,4 +219,23 @@ fn a_made_up_server_is_not_followed() {
     assert!(said.contains("'--follow' cannot be used with '--demo'"), "{said}");
 }
 
+#[test]
+fn a_recording_is_followed_at_its_own_speed() {
+    let arguments = ["--follow", "trace.csv", "--speed", "1s"];
+    let output = Command::new(COMMAND).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("'--follow' cannot be used with '--speed"), "{said}");
+}
+
+/// Its reader would take its present end for the end of the recording.
+#[test]
+fn a_file_on_standard_input_is_not_followed() {
+    let file = tempfile::tempfile().unwrap();
+    let output = Command::new(COMMAND).args(["--follow", "-"]).stdin(file).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("standard input is a file: to follow it, give its name"), "{said}");
+}
+
 const COMMAND: &str = env!("CARGO_BIN_EXE_tickwheel-watch");
