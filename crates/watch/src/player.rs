@@ -178,14 +178,14 @@ impl Player {
         }
         let following = self.operations.next().transpose()?;
         let Some(operation) = std::mem::replace(&mut self.next, following) else { return Ok(None) };
+        if let Some(delay_ms) = operation.action.delay_ms() {
+            let due_ms = operation.time_ms.saturating_add(delay_ms);
+            self.lateness.record(due_ms, self.tick);
+        }
         let mut applied = Applied { operation, found: false, place: 0 };
         for call in self.planner.calls(&operation) {
             applied.place = call.place;
             applied.found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
-            if let Some(delay_ms) = operation.action.delay_ms() {
-                let due_ms = operation.time_ms.saturating_add(delay_ms);
-                self.lateness.record(due_ms, self.tick);
-            }
             self.wheels.iter_mut().for_each(|wheel| wheel.run.make(&call));
         }
         self.recent.truncate(MOST_RECENT - 1);

@@ -673,6 +673,18 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_that_replaces_another_is_late_once() {
+        let operations = [10, 11].map(|delay_ms| {
+            Ok(Operation { time_ms: 0, key: 1, action: Action::Schedule { delay_ms } })
+        });
+        let tick = "10ms".parse().unwrap();
+        let watch = Watch::new("a trace", operations.into_iter(), &modes(), tick).unwrap();
+        let watch = after_events(watch, 2);
+        let late = crate::activity::lateness(&watch.player);
+        assert!(late.contains("mean 4.5 ms, most 9 ms"), "{late}");
+    }
+
+    #[test]
     fn what_came_too_late_is_told_in_80_columns() {
         let mut watch = watch(vec![(0, 1, 3)]);
         let counts = &mut watch.player.planner.counts;
