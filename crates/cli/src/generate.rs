@@ -36,8 +36,8 @@ pub enum Shape {
     Year,
     /// Delays of 1, 5 or 30 s, and 99 timeouts in 100 are cancelled, as the timeouts of requests.
     Cancelled,
-    /// Hundreds of operations in the same ms, then a pause, with delays of 1, 10 or 60 s, as leases
-    /// that many clients renew together.
+    /// A tenth as many operations as timeouts may be pending, in the same ms, then a pause, with
+    /// delays of 1, 10 or 60 s, as leases that many clients renew together.
     Bursts,
 }
 

@@ -120,7 +120,8 @@ fn write_man_pages(folder: &Path) -> Result<(), Failure> {
 
 const EXIT_CODES: &str = "\
 Exit code: 0 when done, also if a mode was stopped, 1 if a result cannot be written or a terminal
-does not answer, 2 for arguments or a trace that are wrong, 130 when interrupted.";
+does not answer, 2 for arguments or a trace that are wrong, or if `tickwheel-watch` is missing, 130
+when interrupted.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:

@@ -46,7 +46,7 @@ pub(crate) struct Measuring {
     operations: usize,
 
     /// Stop measuring when reading, counting and measuring have taken this CPU time. Counting takes
-    /// up to 10 s per mode.
+    /// up to 10 s per mode and tick.
     #[arg(long, value_name = "DURATION", default_value = "30s",
           value_parser = humantime::parse_duration)]
     limit_time: Duration,

@@ -31,7 +31,7 @@
 //! your own: see [`Driver`]. After the last operation it drives the wheel to the last timeout.
 //!
 //! 1. The study rejects a trace that has few operations, is too short for its delays, or has lost
-//!    operations. It says so before it measures anything: see [`Unfit`].
+//!    too many. It says so before it measures anything: see [`Unfit`].
 //! 2. It counts the work of each configuration: wake-ups, timeouts handled, buckets visited, far
 //!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not,
 //!    and with either driver. They choose the tick, and leave out hopeless configurations.
