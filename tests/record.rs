@@ -1225,6 +1225,20 @@ fn the_drop_of_a_driver_that_goes_last_waits_until_all_is_written() {
 }
 
 #[test]
+fn after_more_milliseconds_than_it_can_count_all_is_recorded_at_the_last() {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().tick(Duration::from_secs(1)).clock(clock.clone());
+    let timer = builder.shards(1).record(io::sink()).build().unwrap();
+    clock.advance(Duration::new(1 << 55, 999_000_000));
+    let timeout = timer.schedule(Duration::from_secs(1), || {}).unwrap();
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(timeout.status(), Status::Fired);
+    timer.stop().unwrap();
+    let recorded = timer.recorded().unwrap();
+    assert_eq!((recorded.operations, recorded.missing, recorded.error), (1, 0, None));
+}
+
+#[test]
 fn a_timer_that_is_not_recorded_says_so() {
     assert_eq!(Timer::new().recorded(), None);
 }

@@ -48,7 +48,8 @@ mod recorded {
 
     fn millis(start: Instant, now: Instant) -> u64 {
         let passed = now.saturating_duration_since(start);
-        passed.as_secs().saturating_mul(1_000) + u64::from(passed.subsec_millis())
+        let millis = u64::from(passed.subsec_millis());
+        passed.as_secs().saturating_mul(1_000).saturating_add(millis)
     }
 
     impl TimerRecording {
