@@ -108,10 +108,7 @@ impl<I: Moment> Ticks<I> {
         if let Some(nanos) = tick.checked_mul(self.length.get()) {
             return self.start.after(Duration::from_nanos(nanos));
         }
-        let nanos = u128::from(tick) * u128::from(self.length.get());
-        let seconds = u64::try_from(nanos / NANOS_PER_SECOND).ok()?;
-        let nanos = u32::try_from(nanos % NANOS_PER_SECOND).ok()?;
-        self.start.after(Duration::new(seconds, nanos))
+        self.start.after(duration_of(u128::from(tick) * u128::from(self.length.get()))?)
     }
 
     /// Returns the length of a tick.
@@ -162,6 +159,13 @@ impl<I: Moment> Ticks<I> {
             u64::MAX
         }
     }
+}
+
+/// Returns the duration of `nanos`, or None if there are too many for one.
+pub(crate) fn duration_of(nanos: u128) -> Option<Duration> {
+    let seconds = u64::try_from(nanos / NANOS_PER_SECOND).ok()?;
+    let nanos = u32::try_from(nanos % NANOS_PER_SECOND).ok()?;
+    Some(Duration::new(seconds, nanos))
 }
 
 /// A point in time, as [`Ticks`] numbers them: `std::time::Instant`, or a [`Duration`] since a

@@ -2,7 +2,7 @@
 
 use super::inside;
 use crate::platform::Instant;
-use crate::ticks::Ticks;
+use crate::ticks::{Ticks, duration_of};
 use alloc::boxed::Box;
 use core::fmt;
 use core::mem::replace;
@@ -204,9 +204,8 @@ impl MissedTick {
             Self::Burst => (Some(next), 1),
             Self::Delay => (now.checked_add(period), missed),
             Self::Skip => {
-                let over = u64::try_from(behind % period_nanos).unwrap_or(u64::MAX);
-                let left = period.saturating_sub(Duration::from_nanos(over));
-                (tick.checked_add(left), missed)
+                let left = duration_of(period_nanos - behind % period_nanos);
+                (left.and_then(|left| tick.checked_add(left)), missed)
             }
         }
     }

@@ -18,6 +18,7 @@ in_each_mode! {
     reset_it_ticks_then_and_the_ticks_after_it_follow,
     a_period_of_zero_is_one_tick_of_the_timer,
     the_longest_period_ticks_once,
+    skip_keeps_to_the_multiples_of_a_period_of_millennia,
     a_tick_that_is_given_up_leaves_nothing_behind_and_loses_nothing,
     always_late_it_gives_way_to_others,
 }
@@ -207,6 +208,16 @@ fn the_longest_period_ticks_once(mode: Mode) {
         interval.reset();
         assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
     }
+}
+
+fn skip_keeps_to_the_multiples_of_a_period_of_millennia(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let period = Duration::from_secs(100_000_000_000);
+    let mut interval = manual.timer.interval_at(manual.at(0) + period, period);
+    interval.set_missed_tick(MissedTick::Skip);
+    manual.clock.jump(period * 5 / 2);
+    assert_eq!(tick(&hand, &mut interval), Some(Ok(manual.at(0) + period)));
+    assert_eq!(interval.deadline(), Some(manual.at(0) + period * 3));
 }
 
 /// Each tick is late, because the work after it takes longer than a period. A task beside it on the

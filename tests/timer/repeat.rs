@@ -25,6 +25,7 @@ in_each_mode! {
     moved_from_inside_it_runs_then,
     a_period_of_zero_is_one_tick,
     the_longest_period_does_not_fire,
+    skip_keeps_to_the_multiples_of_a_period_of_millennia,
     it_drops_the_last_handle_from_inside,
     stopped_it_comes_back,
     the_timer_counts_it_as_pending_as_long_as_its_handle_does,
@@ -225,6 +226,14 @@ fn the_longest_period_does_not_fire(mode: Mode) {
         assert_eq!(timeout.deadline(), None);
         assert!(timeout.cancel());
     }
+}
+
+fn skip_keeps_to_the_multiples_of_a_period_of_millennia(manual: Manual) {
+    let period = Duration::from_secs(100_000_000_000);
+    let task = manual.log.repeat(1, u32::MAX);
+    let timeout = manual.timer.schedule_repeating(period, MissedTick::Skip, task).expect("runs");
+    manual.clock.jump(period * 5 / 2);
+    assert_eq!(timeout.deadline(), Some(manual.at(0) + period * 3));
 }
 
 fn it_drops_the_last_handle_from_inside(mode: Mode) {
