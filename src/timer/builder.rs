@@ -7,6 +7,7 @@ use super::hub::{PanicHook, TaskPanic};
 use super::recording::Sink;
 use crate::Mode;
 use crate::platform::Instant;
+use crate::ticks::duration_of;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -271,8 +272,7 @@ impl TimerBuilder {
         let Some(start) = self.start else { return now };
         let tick = tick.as_nanos();
         let ahead = start.saturating_duration_since(now).as_nanos().div_ceil(tick) * tick;
-        let ahead = u64::try_from(ahead).map(Duration::from_nanos).ok();
-        ahead.and_then(|ahead| start.checked_sub(ahead)).unwrap_or(now)
+        duration_of(ahead).and_then(|ahead| start.checked_sub(ahead)).unwrap_or(now)
     }
 
     pub(super) fn shards_or_default(&self) -> usize {

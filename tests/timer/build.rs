@@ -91,6 +91,17 @@ fn ticks_begin_where_the_caller_says() {
 }
 
 #[test]
+fn ticks_are_counted_back_from_a_start_that_is_centuries_away() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let clock = ManualClock::starting_at(Instant::now() + HOUR);
+    let now = clock.now();
+    let start = now + HOUR * 5_259_600 + HOUR / 2;
+    let timer = build(|it| it.tick(HOUR).clock(clock).ticks_from(start));
+    let timeout = timer.schedule(Duration::from_secs(1), || {}).expect("it runs");
+    assert_eq!(timeout.deadline(), Some(now + HOUR / 2));
+}
+
+#[test]
 fn the_thread_starts_with_the_first_timeout_and_not_before() {
     let timer = build(|builder| builder.thread_name("lazy-thread"));
     let Some(threads) = threads_named("lazy-thread") else { return };
