@@ -78,18 +78,19 @@ impl TimerMetrics {
     /// published before is not published again, if two threads come with theirs in another order.
     pub fn publish(&mut self, stats: &TimerStats) {
         self.pending.set(stats.pending as f64);
-        let counts = COUNTERS.map(|(_, _, count)| count(stats));
-        for (index, counter) in self.counters.iter().enumerate() {
-            counter.increment(counts[index].saturating_sub(self.counts[index]));
+        // The recorder is foreign code: what it panics at counts as published.
+        let counters = self.counters.iter().zip(&mut self.counts);
+        for ((counter, published), (_, _, count)) in counters.zip(COUNTERS) {
+            let more = count(stats).saturating_sub(*published);
+            *published += more;
+            counter.increment(more);
         }
-        for (duration, count) in stats.lateness.since(&self.late) {
+        let earlier = self.late.clone();
+        self.late.raise(&stats.lateness);
+        for (duration, count) in stats.lateness.since(&earlier) {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             self.lateness.record_many(duration.as_secs_f64(), count);
         }
-        for (published, count) in self.counts.iter_mut().zip(counts) {
-            *published = count.max(*published);
-        }
-        self.late.raise(&stats.lateness);
     }
 }
 
