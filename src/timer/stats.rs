@@ -4,7 +4,8 @@ use crate::WheelStats;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
 /// The timeouts that a [`Timer`](crate::Timer) holds and what it has done, from
@@ -232,9 +233,11 @@ impl Counters {
     /// Counts a timeout that fires so many nanoseconds `late`.
     pub(super) fn fires(&self, late: u64) {
         count(&self.fired);
-        count(&self.lateness[class(late)]);
         self.late.store(self.late.load(Relaxed).saturating_add(late), Relaxed);
         raise(&self.most_late, late);
+        // Last, so that a thread that reads the count does not read a shorter longest one.
+        let counted = &self.lateness[class(late)];
+        counted.store(counted.load(Relaxed) + 1, Release);
     }
 
     pub(super) fn took(&self, nanos: u64) {
@@ -253,7 +256,7 @@ impl Counters {
     }
 
     pub(super) fn lateness(&self) -> Lateness {
-        let counts: Vec<u64> = self.lateness.iter().map(|count| count.load(Relaxed)).collect();
+        let counts: Vec<u64> = self.lateness.iter().map(|count| count.load(Acquire)).collect();
         Lateness {
             counts: if counts.iter().any(|&count| 0 < count) { counts } else { Vec::new() },
             sum: self.late.load(Relaxed),
@@ -368,6 +371,24 @@ mod tests {
             let (median, exact) = (lateness.quantile(0.5), Duration::from_nanos(nanos));
             assert!(exact <= median && median <= exact * 9 / 8, "{exact:?}: {median:?}");
         }
+    }
+
+    /// Each is longer than those before. All are of the last class, which is read last.
+    #[test]
+    fn what_is_counted_is_not_longer_than_the_longest() {
+        let (counters, most) = (&Counters::new(), if cfg!(miri) { 100 } else { 1_000_000 });
+        let before = u64::MAX - most;
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=most).for_each(|late| counters.fires(before + late)));
+            loop {
+                let lateness = counters.lateness();
+                let count = lateness.count();
+                assert!(count == 0 || before + count <= lateness.max, "{count}");
+                if count == most {
+                    return;
+                }
+            }
+        });
     }
 
     #[test]
