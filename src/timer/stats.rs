@@ -12,6 +12,8 @@ use core::time::Duration;
 /// [`Timer::stats`](crate::Timer::stats).
 ///
 /// The timer reads the counters one after the other while threads go on, so they need not add up.
+/// It measures time up to 584 years after its ticks began: whatever fires later counts as in time,
+/// and as done at once.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
