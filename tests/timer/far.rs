@@ -12,6 +12,7 @@ in_each_mode! {
     a_far_one_does_not_hide_a_near_one,
     more_years_than_a_u64_has_nanoseconds_go_by,
     time_ends_where_an_instant_does,
+    what_an_instant_holds_fires_before_time_ends,
 }
 
 fn the_longest_delay_does_not_fire(manual: Manual) {
@@ -84,6 +85,15 @@ fn time_ends_where_an_instant_does(manual: Manual) {
     let timeout = manual.after(1, || unreachable!());
     manual.clock.advance(ms(1));
     assert!(timeout.cancel());
+}
+
+fn what_an_instant_holds_fires_before_time_ends(mode: Mode) {
+    let manual = Manual::built(mode, |builder| builder.tick(Duration::from_secs(3_600)));
+    let delay = Duration::from_secs(6_000_000_000_000_000_000);
+    let timeout = manual.timer.schedule(delay, || {}).expect("it runs");
+    manual.clock.advance(Duration::MAX);
+    assert_eq!(timeout.status(), Status::Fired);
+    assert_eq!(manual.clock.now().checked_add(Duration::from_nanos(1)), None);
 }
 
 #[test]

@@ -186,16 +186,19 @@ impl ManualClock {
         drop(advancing);
     }
 
-    /// Returns the present after `duration`. If an [`Instant`] cannot hold that, it is after half
-    /// of `duration`, or half of that, and so on.
+    /// Returns the present after `duration`, or the last instant if that is before.
     fn after(&self, mut duration: Duration) -> Instant {
-        let now = self.now();
-        loop {
-            if let Some(after) = now.checked_add(duration) {
-                return after;
-            }
-            duration /= 2;
+        let mut last = self.now();
+        if let Some(after) = last.checked_add(duration) {
+            return after;
         }
+        while !duration.is_zero() {
+            match last.checked_add(duration) {
+                Some(later) => last = later,
+                None => duration /= 2,
+            }
+        }
+        last
     }
 
     /// Moves forward only.
