@@ -50,11 +50,15 @@ use std::sync::PoisonError;
 ///   first. Values of equal deadlines come out in the order in which their shard got them. The
 ///   order between shards is unspecified for equal deadlines; a timer with
 ///   [one shard](crate::TimerBuilder::shards) has no such case.
-/// - Each call takes the lock of one shard for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work, unless a receiver calls [`drain`](DelayReceiver::drain) or
-///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes the last of many values out of
-///   a shard gives back their memory, with no lock held, which takes milliseconds after a million.
-///   No foreign code runs under a lock: not a waker, not the `Drop` of a value.
+/// - A call that inserts, moves or removes a value takes the lock of one shard, for constant time,
+///   amortised. A receiver that looks may take the locks of several shards, one after the other. So
+///   do `len`, `is_empty`, `close`, the drop of the last sender or receiver, and the removal of
+///   what may be the last value of a closed channel.
+/// - No caller waits for more than a bounded batch of work, unless a receiver calls
+///   [`drain`](DelayReceiver::drain) or [`shrink_to_fit`](Delayed::shrink_to_fit). The call that
+///   takes the last of many values out of a shard gives back their memory, with no lock held, which
+///   takes milliseconds after a million. No foreign code runs under a lock: not a waker, not the
+///   `Drop` of a value.
 /// - Each receiver that waits is woken for the value that is due next, and one of them gets it. So
 ///   no receiver that is dropped, or does not look, holds up another.
 /// - A sender wakes a receiver only for a value that is due earlier than all others that the
