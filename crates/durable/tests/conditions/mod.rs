@@ -57,6 +57,33 @@ fn whatever_a_database_is_set_to_nothing_fails() {
     assert!(scans < 10, "{scans}");
 }
 
+/// By it a caller is told whether an owner may have read what it cancels.
+#[test]
+fn a_commit_tells_the_clock_of_after_it_whether_or_not_something_is_locked() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let (mut store, mut sql) = (PostgresStore::connect(&url).unwrap(), client(&url));
+    let mut clock = || {
+        let clock = "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint";
+        sql.query_one(clock, &[]).unwrap().get::<_, i64>(0) as u64
+    };
+    let mut other = client(&url);
+    let mut locks = other.transaction().unwrap();
+    for lock in ["select 1", "select from tickwheel_due where name = 'a' for update"] {
+        locks.batch_execute(lock).unwrap();
+        let before = clock();
+        let changes = ["a", "b"].map(|name| Change::put(name, 1, &[]));
+        let done = store.commit(&[], &changes).unwrap();
+        let is_locked = lock.ends_with("update");
+        assert_eq!(
+            done.changed.iter().map(|it| it.is_err()).collect::<Vec<_>>(),
+            [is_locked, false]
+        );
+        let told = done.clock.expect("a database has one");
+        assert!((before..=clock()).contains(&told), "{before} {told}, locked: {is_locked}");
+    }
+}
+
 /// As by a restart of the database, or by `idle_session_timeout`.
 #[test]
 fn a_connection_that_was_ended_while_nothing_was_asked_fails_no_call() {

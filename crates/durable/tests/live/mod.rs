@@ -1321,6 +1321,8 @@ fn each_namespace_of_a_database_has_timeouts_workers_and_a_pause_of_its_own() {
     }
     assert_eq!(emails.get("a").unwrap().unwrap().payload(), b"email");
     PostgresStore::connect(&of("order")).unwrap(); // a word of SQL
+    // Where nothing is in the path.
+    PostgresStore::connect(&format!("{}&options=-csearch_path%3D", of("emails"))).unwrap();
     // Each has all partitions.
     until("both have their share", || {
         [&emails, &orders].map(|timer| timer.try_recv().unwrap().is_none()) == [true; 2]
