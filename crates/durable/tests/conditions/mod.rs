@@ -59,7 +59,7 @@ fn whatever_a_database_is_set_to_nothing_fails() {
 
 /// By it a caller is told whether an owner may have read what it cancels.
 #[test]
-fn a_commit_tells_the_clock_of_after_it_whether_or_not_something_is_locked() {
+fn a_commit_tells_the_clock_of_the_database_whether_or_not_something_is_locked() {
     let Some(server) = Server::start() else { return };
     let url = server.tables();
     let (mut store, mut sql) = (PostgresStore::connect(&url).unwrap(), client(&url));
