@@ -1168,13 +1168,15 @@ impl Clock for Stalls {
 #[test]
 fn an_idle_recording_hardly_reads_the_clock() {
     let reads = Arc::new(AtomicUsize::new(0));
-    let (counts, start) = (Arc::clone(&reads), Instant::now());
-    let clock = Counts(start, counts);
+    let clock = Counts(Instant::now(), Arc::clone(&reads));
     let timer = Timer::builder().clock(clock).record(io::sink()).build().unwrap();
     let _pending = timer.schedule(ms(1), || {}).unwrap();
-    thread::sleep(ms(50));
-    let (reads, most) = (reads.load(SeqCst), 1_000 + start.elapsed().as_secs() * 100);
-    assert!((reads as u64) < most, "{reads} times");
+    let is_idle = (0..50).any(|_| {
+        let before = reads.load(SeqCst);
+        thread::sleep(ms(200));
+        before == reads.load(SeqCst)
+    });
+    assert!(is_idle, "{reads:?} times");
 }
 
 /// A thread that loses its core after it has read the clock for the trace is late.

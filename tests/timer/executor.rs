@@ -118,20 +118,24 @@ fn inside_a_task_elsewhere_stop_is_an_error_and_drop_does_not_wait() {
     let timer = build(|it| it.executor(move |task: BoxedTask| sender.send(task).unwrap_or(())));
     let fired = Count::default();
     let (last, count) = (timer.clone(), fired.clone());
+    let (hand, handed) = mpsc::channel::<Timeout>();
+    let (tell, told) = mpsc::channel();
     let task = move || {
-        // The worker is blocked by the next task now.
-        thread::sleep(ms(20));
-        assert!(last.stop().is_err());
+        let second = handed.recv().expect("it is handed over");
+        // The worker is blocked by the next task then.
+        wait_until(|| second.status() == Status::Fired);
+        let is_error = last.stop().is_err();
         drop(last);
+        tell.send((is_error, second)).expect("the test waits");
         count.add();
     };
     let first = timer.schedule(Duration::ZERO, task).expect("it runs");
-    let second = timer.schedule(ms(2), fired.task()).expect("it runs");
+    hand.send(timer.schedule(ms(2), fired.task()).expect("it runs")).expect("the task waits");
     drop(timer);
     receiver.into_iter().for_each(|task| task());
-    assert!(fired.get() >= 1);
-    assert_eq!(first.status(), Status::Fired);
-    assert!(matches!(second.status(), Status::Fired | Status::Stopped));
+    let (is_error, second) = told.recv().expect("the task tells");
+    assert!(is_error);
+    assert_eq!((first.status(), second.status(), fired.get()), (Status::Fired, Status::Fired, 2));
 }
 
 /// The worker lets go of the executor when the timer is gone, also if handles are left.

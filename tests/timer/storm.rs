@@ -4,7 +4,7 @@
 //! `TICKWHEEL_STORM` in the environment is how many timeouts there are.
 
 use crate::common::{Numbers, asked_or_long};
-use crate::help::{build_driven, ms};
+use crate::help::{Count, build_driven, ms};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -26,16 +26,19 @@ fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
     let mut ends = HashMap::<_, usize>::new();
     let mut scheduled = 0;
     let start = Instant::now();
+    // What tasks assert; their panics are caught.
+    let panics = Count::default();
     for seed in 0.. {
         if timeouts <= scheduled {
             break;
         }
-        scheduled += round(seed, &watch, &mut ends);
+        scheduled += round(seed, &watch, &panics, &mut ends);
     }
     watch.done.store(true, SeqCst);
     dog.join().unwrap();
     println!("{scheduled} timeouts in {:?}: {ends:?}", start.elapsed());
     assert!(ends.len() >= 5, "{ends:?}");
+    assert_eq!(panics.get(), 0);
 }
 
 /// Says where each thread is if nothing has happened for a minute, and ends the process.
@@ -194,10 +197,18 @@ fn act(ticket: &Ticket) {
 }
 
 /// Returns how many timeouts there were.
-fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> usize {
+fn round(
+    seed: u64,
+    watch: &Arc<Watch>,
+    panics: &Count,
+    ends: &mut HashMap<String, usize>,
+) -> usize {
     watch.is_at("build");
     let clock = ManualClock::new();
-    let tick = || Timer::builder().tick(Duration::from_micros(50)).shards(2);
+    let tick = || {
+        let count = panics.clone();
+        Timer::builder().tick(Duration::from_micros(50)).shards(2).on_panic(move |_| count.add())
+    };
     let plain = tick().build().expect("in range");
     let manual = tick().clock(clock.clone()).build().expect("in range");
     let inline = tick().executor(|task: BoxedTask| task()).build().expect("in range");
