@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -276,22 +277,29 @@ fn a_backup_that_is_killed_leaves_no_file_of_that_name_and_the_next_is_whole() {
             .args(["--exact", "child", "--nocapture"])
             .env("TICKWHEEL_DURABLE_FILE", folder.path().join(format!("{round}.redb")))
             .env("TICKWHEEL_DURABLE_LAST", &copy)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let part = folder.path().join("copy.redb.part");
-        while !part.exists() && !copy.exists() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "@begins"), "it ended by itself");
         thread::sleep(Duration::from_millis(fastrand::u64(0..60)));
         child.kill().unwrap();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.code().is_none(), "it ended by itself: {status}");
         if copy.exists() {
             assert_eq!(contents(&copy).0.len(), 3_000, "it has its name when it is whole");
             fs::remove_file(&copy).unwrap();
         }
     }
+    // In place of what the last one left, if that was killed in time.
+    let file = folder.path().join("7.redb");
+    let timer = DurableTimer::open(&file).unwrap();
+    assert_eq!(timer.backup(&copy).unwrap().timeouts, 3_000);
+    timer.close().unwrap();
+    let whole = contents(&file);
+    assert_eq!(whole.0.len(), 3_000);
+    assert_eq!(contents(&copy), whole);
+    assert_eq!(parts(&folder), Vec::<PathBuf>::new());
 }
 
 /// Is killed by the test above.
@@ -300,6 +308,7 @@ fn child() {
     let Ok(file) = std::env::var("TICKWHEEL_DURABLE_FILE") else { return };
     let timer = DurableTimer::open(file).unwrap();
     schedule(&timer, (0..3_000).map(|n| (format!("{n}"), HOUR)));
+    println!("\n@begins");
     timer.backup(std::env::var("TICKWHEEL_DURABLE_LAST").unwrap()).unwrap();
     thread::sleep(HOUR);
 }

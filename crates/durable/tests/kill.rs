@@ -116,7 +116,8 @@ fn one_that_recurs_has_one_next_run_whatever_kills_its_process() {
                 left = usize::MAX;
             }
         }
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.code().is_none(), "it ended by itself: {status}");
         let timer = DurableTimer::open(&path).unwrap();
         let next: Vec<_> = timer.iter().map(Result::unwrap).collect();
         let [next] = &next[..] else { panic!("{} are scheduled", next.len()) };
@@ -269,7 +270,9 @@ impl Promises {
             }
         }
         let status = child.wait().unwrap();
-        if kill_after.is_none() {
+        if kill_after.is_some() {
+            assert!(status.code().is_none(), "it ended by itself: {status}");
+        } else {
             assert!(status.success(), "{status}");
             assert!(lines.iter().any(|line| line == "@over"), "the last one ended well");
         }

@@ -420,30 +420,37 @@ fn what_another_worker_cancels_or_moves_in_time_does_not_come() {
     let owner = received(DurableTimer::connect(&url).unwrap());
     until("it owns all", || owner.stats().partitions == 64);
     let other = worker(&url, HOUR);
-    let soon = now() + Duration::from_millis(1_600);
-    for n in 0..50 {
-        other.schedule(&format!("cancelled {n}"), soon, b"").unwrap().wait().unwrap();
-        other.schedule(&format!("moved {n}"), soon, b"").unwrap().wait().unwrap();
-    }
-    // They are near in the owner now.
-    thread::sleep(Duration::from_millis(300));
-    let mut told = HashMap::new();
-    for n in 0..50 {
-        let cancelled = other.cancel(&format!("cancelled {n}")).unwrap().wait().unwrap();
-        told.insert(format!("cancelled {n}"), cancelled == Cancelled::Cancelled);
-        let commit = other.schedule(&format!("moved {n}"), now() + HOUR, b"").unwrap();
-        told.insert(format!("moved {n}"), commit.wait().unwrap() == Scheduled::Moved);
-    }
     assert_eq!(other.cancel("nobody").unwrap().wait().unwrap(), Cancelled::Unknown);
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(2_500) {
-        for timer in [&owner, &other] {
-            while let Some(due) = timer.recv_timeout(Duration::from_millis(20)).unwrap() {
-                assert!(!told[due.name()], "{} came, and its caller was told not", due.name());
-                due.ack();
+    let mut told = HashMap::new();
+    // On a busy machine all may be too late, which proves nothing.
+    let some_are_in_time = (1..=20).any(|round| {
+        let name = |kind, n| format!("{kind} {round}/{n}");
+        let soon = now() + round * Duration::from_millis(1_600);
+        for n in 0..50 {
+            for kind in ["cancelled", "moved"] {
+                other.schedule(&name(kind, n), soon, b"").unwrap().wait().unwrap();
             }
         }
-    }
+        // A caller is told in time until a second before, which comes while this goes on.
+        let begins = soon - Duration::from_secs(1) - round * Duration::from_millis(100);
+        thread::sleep(begins.duration_since(now()).unwrap_or_default());
+        for n in 0..50 {
+            let cancelled = other.cancel(&name("cancelled", n)).unwrap().wait().unwrap();
+            told.insert(name("cancelled", n), cancelled == Cancelled::Cancelled);
+            let commit = other.schedule(&name("moved", n), now() + HOUR, b"").unwrap();
+            told.insert(name("moved", n), commit.wait().unwrap() == Scheduled::Moved);
+        }
+        while now() < soon + Duration::from_secs(1) {
+            for timer in [&owner, &other] {
+                while let Some(due) = timer.recv_timeout(Duration::from_millis(20)).unwrap() {
+                    assert!(!told[due.name()], "{} came, and its caller was told not", due.name());
+                    due.ack();
+                }
+            }
+        }
+        ["cancelled", "moved"].iter().all(|kind| (0..50).any(|n| told[&name(*kind, n)]))
+    });
+    assert!(some_are_in_time, "in 20 rounds, all were too late");
 }
 
 #[test]
@@ -609,7 +616,8 @@ fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {
         drop(worker.stdin.take());
     }
     for mut worker in workers {
-        worker.wait().unwrap();
+        let status = worker.wait().unwrap();
+        assert!(status.success(), "{status}");
     }
     drop(sender);
     let mut fired: HashMap<String, u32> = HashMap::new();

@@ -598,6 +598,7 @@ fn a_move_from_a_namespace_waits_for_an_open_transaction() {
             until("it waits", || mover.is_finished() || !sql.query(waits, &[]).unwrap().is_empty());
             until("its turn is over", || sql.query(waits, &[]).unwrap().is_empty());
         }
+        assert!(!mover.is_finished(), "it did not wait");
         open.batch_execute("commit").unwrap();
         mover.join().unwrap().unwrap();
     });
