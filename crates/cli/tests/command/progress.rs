@@ -9,9 +9,10 @@ use std::time::Duration;
 #[test]
 fn generate_shows_no_progress_into_a_pipe() {
     let Some(mut terminal) = Terminal::open("generate") else { return };
-    let reader = "(read line; echo read; sleep 2)";
+    // The terminal shows what is typed as well, which must not be what is waited for.
+    let reader = "(read line && echo it 'has' read; sleep 2)";
     terminal.run(&format!("{COMMAND} generate bursts --operations 1e15 | {reader}"));
-    terminal.wait_for("read");
+    terminal.wait_for("it has read");
     thread::sleep(Duration::from_secs(1));
     let screen = terminal.tmux(&["capture-pane", "-p"]);
     assert!(!screen.contains("operations ("), "{screen}");
