@@ -1,7 +1,7 @@
 //! The clock that the test moves.
 
 use crate::common::{Numbers, long};
-use crate::help::{Count, Gate, Manual, a_thread_each, build, ms, returns};
+use crate::help::{Count, Gate, Manual, a_thread_each, build, ms, returns, wait_until};
 use crate::zoo::clocks::OddClock;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -309,16 +309,25 @@ fn a_chain_through_many_timers_ends_before_advance_returns() {
 fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
     let now = Arc::new(Mutex::new(Instant::now()));
     let read = Arc::clone(&now);
-    let clock = OddClock::new(move || *read.lock().unwrap()).waiting(|wait| Some(wait.min(ms(5))));
+    let looks = Count::default();
+    let count = looks.clone();
+    let clock = OddClock::new(move || *read.lock().unwrap()).waiting(move |wait| {
+        count.add();
+        Some(wait.min(ms(5)))
+    });
     let (timer, fired) = (build(|builder| builder.clock(clock)), Count::default());
+    let look_on = || {
+        let seen = looks.get();
+        wait_until(|| seen + 3 <= looks.get());
+    };
     for hours in [1, 3] {
         timer.schedule(HOUR * hours, fired.task()).expect("it runs");
     }
-    thread::sleep(ms(30));
+    look_on();
     assert_eq!(fired.get(), 0);
     *now.lock().unwrap() += HOUR * 2;
     fired.wait_for(1);
-    thread::sleep(ms(30));
+    look_on();
     assert_eq!(fired.get(), 1, "never early");
 }
 

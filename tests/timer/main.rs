@@ -97,7 +97,7 @@
 //! | `stop` loses or leaves something | `stop.rs`, `stress::timeouts_of_two_threads_are_all_accounted_for` |
 //! | closures dropped promptly | `cancel::what_it_captured_is_dropped_before_cancel_returns` |
 //! | wake-ups of an idle timer | `idle.rs` |
-//! | a task that blocks | `executor::a_blocking_task_delays_no_other`, `late::a_slow_task_shows_in_the_stats` |
+//! | a task that blocks | `executor::a_blocking_task_delays_no_other`, `late::a_blocked_worker_skips_nothing` |
 //! | a task that panics | `panics::the_worker_outlives_a_panic` |
 //! | order within a tick | `fires::equal_deadlines_fire_as_scheduled` |
 

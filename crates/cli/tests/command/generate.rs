@@ -220,12 +220,14 @@ fn a_signal_that_is_ignored_stays_so() {
     let mut shell = Command::new("sh");
     shell.args(["-c", line, env!("CARGO_BIN_EXE_tickwheel")]).stdout(Stdio::piped());
     let mut child = shell.spawn().unwrap();
-    let mut start = [0; 1000];
-    child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut read = |count| output.read_exact(&mut vec![0; count]).unwrap();
+    read(1_000);
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    drop(child.stdout.take());
+    // Far more than it may have written before.
+    read(1 << 20);
+    drop(output);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
