@@ -137,4 +137,4 @@ fn a_folder_that_cannot_be_written_is_told_with_what_would_be_right() {
     assert!(error.to_string().contains("must be writable"), "{error}");
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{Change, Store};
 use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
 
 use super::live::{schedule, take_all};
-use super::{HOUR, now, spawn, take, until, worker};
+use super::{HOUR, STEADY, now, spawn, take, until, worker};
 use crate::server::{Server, client};
 
 #[test]
@@ -219,7 +219,7 @@ fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
 fn while_the_table_is_locked_each_of_many_callers_has_an_answer() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(10));
+    let timer = worker(&url, STEADY);
     take_all(&[&timer], schedule(&timer, "first", 10));
     let mut other = client(&url);
     let mut index = other.transaction().unwrap();
@@ -251,7 +251,7 @@ fn a_thousand_open_transactions_hold_up_no_look() {
     }
     // Each of them began before this, and may have put something that is not seen yet.
     sql.batch_execute("create table other ()").unwrap();
-    let timer = worker(&url, Duration::from_secs(30));
+    let timer = worker(&url, STEADY);
     for n in 0..10 {
         sql.batch_execute(&format!("select tickwheel_schedule('{n}', now(), '')")).unwrap();
         let due = take(&timer);
@@ -310,7 +310,7 @@ fn tables_that_are_rewritten_while_a_worker_runs_lose_nothing() {
 fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(300));
+    let store = PostgresStore::connect(&url).unwrap().lease(STEADY);
     let timer = DurableTimer::builder().open_store(store).unwrap();
     timer.schedule("first", now() + HOUR, b"").unwrap().wait().unwrap();
     let mut other = client(&url);

@@ -17,7 +17,7 @@ use tickwheel_durable::{
     Cancelled, Commit, Due, DurableTimer, PostgresStore, RateLimit, Retried, Scheduled, schedule_in,
 };
 
-use super::{HOUR, LONG, now, received, take, until, worker};
+use super::{HOUR, LONG, SHARED, STEADY, now, received, take, until, worker};
 use crate::server::{Server, client};
 
 /// Takes timeouts and acks them until all of these names have come. Returns how many came.
@@ -48,14 +48,16 @@ pub(crate) fn schedule(timer: &DurableTimer, kind: &str, count: u64) -> HashSet<
     names.into_iter().collect()
 }
 
-/// A put may wait for a quarter of a second only, in which a busy machine may not have run the
-/// server's process: then the caller asks again.
+/// A put may wait for a quarter of a second only, and for its answer for a third of the lease, in
+/// which a busy machine may not have run the server's process: then the caller asks again.
 fn in_time(timer: &DurableTimer, name: &str, at: SystemTime, put: Commit<Scheduled>) -> Scheduled {
     let (mut put, mut tries) = (put.wait(), 0);
     while let Err(error) = &put {
         tries += 1;
         assert!(tries < 50, "{name}: {error}");
-        assert!(error.to_string().contains("in a transaction of yours it has more"), "{error}");
+        let words = error.to_string();
+        let is_late = ["in a transaction of yours it has more", "no answer within"];
+        assert!(is_late.iter().any(|late| words.contains(late)), "{error}");
         put = timer.schedule(name, at, b"").unwrap().wait();
     }
     put.unwrap()
@@ -112,7 +114,7 @@ fn rows_read_of_a_backlog(server: &Server) -> f64 {
         .unwrap();
     let before = read(&mut client);
     let began = Instant::now();
-    let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(300));
+    let store = PostgresStore::connect(&url).unwrap().lease(STEADY);
     let timer = DurableTimer::builder().open_store(store).unwrap();
     timer.recv_timeout(LONG).unwrap().expect("the first is due").ack();
     println!("the first {:?} after the call to connect", began.elapsed());
@@ -176,7 +178,7 @@ fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
 fn what_a_transaction_puts_that_stays_open_is_not_read_again_and_again() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(300));
+    let timer = worker(&url, STEADY);
     let (mut other, mut client) = (client(&url), client(&url));
     let count = number("TICKWHEEL_DURABLE_OPEN", 20_000);
     let mut restore = other.transaction().unwrap();
@@ -351,7 +353,7 @@ fn a_payload_that_the_server_cannot_read_is_set_aside_and_all_others_go_on() {
     sql.batch_execute(&bad("soon", "now() + interval '2 seconds'")).unwrap();
     until("the third is told", || timer.stats().damaged == 3);
     timer.close().unwrap();
-    let timer = DurableTimer::connect(&url).unwrap();
+    let timer = worker(&url, STEADY);
     take_all(&[&timer], (1..=5_000).map(|n| format!("overdue {n}")).collect());
     take_all(&[&timer], schedule(&timer, "later", 20));
     assert_eq!((timer.stats().damaged, timer.stats().errors), (0, 0));
@@ -365,7 +367,7 @@ fn a_payload_that_the_server_cannot_read_is_set_aside_and_all_others_go_on() {
 fn locked_and_free_names_by_turns_are_refused_and_put() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(30));
+    let timer = worker(&url, STEADY);
     let mut other = client(&url);
     let mut lunch = other.transaction().unwrap();
     let new = "select tickwheel_schedule('locked ' || n, now() + interval '1 hour', '')
@@ -389,8 +391,7 @@ fn a_name_that_somebody_has_locked_holds_up_no_other() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
     for count in [1, 2] {
-        let timers: Vec<DurableTimer> =
-            (0..count).map(|_| worker(&url, Duration::from_secs(10))).collect();
+        let timers: Vec<DurableTimer> = (0..count).map(|_| worker(&url, SHARED)).collect();
         let timers: Vec<&DurableTimer> = timers.iter().collect();
         until("they share all", || {
             timers.iter().map(|timer| timer.stats().partitions).sum::<usize>() == 64
@@ -489,7 +490,7 @@ fn a_timer_on_which_nobody_receives_schedules_and_cancels_and_owns_nothing() {
 fn hundreds_of_locked_names_put_at_once_hold_up_no_others() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(10));
+    let timer = worker(&url, STEADY);
     let put = |prefix: &str| -> Vec<_> {
         let name = |n| format!("{prefix}{n}");
         (0..400).map(|n| timer.schedule(&name(n), now() + HOUR, b"").unwrap()).collect()
@@ -628,7 +629,7 @@ fn after_the_clock_was_set_back_a_partition_whose_mover_is_dead_has_a_worker() {
 fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(30));
+    let timer = worker(&url, STEADY);
     timer.schedule("kept", now() + HOUR, b"").unwrap().wait().unwrap();
     let mut other = client(&url);
     other
@@ -690,7 +691,7 @@ fn with_the_lock_of_those_who_make_tables_held_a_worker_connects_all_the_same() 
     let url = server.tables();
     let mut other = client(&url);
     other.batch_execute("select pg_advisory_lock(7463812)").unwrap();
-    let timer = worker(&url, Duration::from_secs(10));
+    let timer = worker(&url, STEADY);
     take_all(&[&timer], schedule(&timer, "due", 20));
     assert_eq!(timer.stats().errors, 0);
 }
@@ -699,7 +700,7 @@ fn with_the_lock_of_those_who_make_tables_held_a_worker_connects_all_the_same() 
 fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(300));
+    let timer = worker(&url, STEADY);
     let mut other = client(&url);
     let mut watcher = client(&url);
     let mut waits = || {
@@ -826,7 +827,7 @@ fn workers_own_nothing_together_though_the_sequence_of_their_numbers_was_set_bac
         ["", "delete from tickwheel_worker; update tickwheel_partition set owner = null;"]
     {
         let url = server.tables();
-        let lease = Duration::from_secs(10);
+        let lease = SHARED;
         let first = worker(&url, lease);
         until("it owns all", || first.stats().partitions == 64);
         let set_back = "select setval('tickwheel_worker_number', last_value, false)
@@ -873,7 +874,7 @@ fn a_host_that_vanishes_while_a_large_answer_is_sent_is_succeeded() {
     let began = Instant::now();
     take_all(&[&direct], names);
     // It takes a lease and a quarter. What does not follow the lease is 30 s or hours.
-    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     until("it owns all", || direct.stats().partitions == 64);
     direct.close().unwrap();
     drop(vanishes.close());
@@ -883,7 +884,7 @@ fn a_host_that_vanishes_while_a_large_answer_is_sent_is_succeeded() {
 fn what_an_operator_reads_for_long_holds_up_no_timeout() {
     let Some(server) = Server::start() else { return };
     let (proxy, through) = Proxy::before(&server.database());
-    let timer = worker(&through, Duration::from_secs(300));
+    let timer = worker(&through, STEADY);
     take_all(&[&timer], schedule(&timer, "first", 20));
     until("all are acked", || timer.stats().acked == 20);
     timer.schedule("far", now() + HOUR, b"").unwrap().wait().unwrap();
@@ -916,7 +917,7 @@ type Reads = fn(&DurableTimer) -> u64;
 fn a_pause_and_a_limit_do_not_wait_for_what_an_operator_reads() {
     let Some(server) = Server::start() else { return };
     let (proxy, through) = Proxy::before(&server.database());
-    let timer = worker(&through, Duration::from_secs(300));
+    let timer = worker(&through, STEADY);
     *proxy.waits.lock().unwrap() = vec!["select count(*) from tickwheel_due"];
     let (open, other) = (proxy.open.load(Ordering::SeqCst), timer.clone());
     let reading = thread::spawn(move || other.len());
@@ -942,7 +943,7 @@ fn a_call_without_an_answer_is_given_up_after_a_third_of_the_lease() {
     let error = store.commit(&[], &[Change::cancel("a")]).unwrap_err().to_string();
     assert!(error.contains("no answer within 1s"), "{error}");
     let took = began.elapsed();
-    assert!(lease / 3 <= took && took < LONG / 4, "{took:?}");
+    assert!(lease / 3 <= took && took < LONG / 5, "{took:?}");
 }
 
 #[test]
@@ -997,7 +998,7 @@ fn a_call_without_an_answer_ends_and_is_told_and_another_worker_goes_on() {
     let began = Instant::now();
     assert!(timer.close().is_err(), "its leases are not given back");
     println!("closed after {:?}", began.elapsed());
-    assert!(began.elapsed() < LONG / 4, "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG / 5, "{:?}", began.elapsed());
     direct.close().unwrap();
 }
 
@@ -1039,7 +1040,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_all_others_go_on() {
                 .unwrap();
             server.go();
         }
-        let timer = DurableTimer::connect(url).unwrap();
+        let timer = worker(url, STEADY);
         take_all(&[&timer], (1..100).map(|n| format!("good {n}")).collect());
         until("it is told", || timer.stats().damaged == damaged);
         let later = schedule(&timer, "later", 20);
@@ -1063,7 +1064,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_all_others_go_on() {
 fn a_put_that_the_database_refuses_fails_alone() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = DurableTimer::connect(&url).unwrap();
+    let timer = worker(&url, STEADY);
     client(&url)
         .batch_execute("alter table tickwheel_due add constraint house check (name <> 'bad')")
         .unwrap();

@@ -7,9 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use tickwheel_durable::DurableTimer;
-
-use super::{HOUR, now, received, until};
+use super::{HOUR, SHARED, now, until, worker};
 use crate::live::{schedule, take_all};
 use crate::server::{Server, client};
 
@@ -58,7 +56,7 @@ fn workers_behind_a_pooler_in_transaction_mode_work_and_leave_nothing_to_its_oth
     let url = server.database();
     // Fewer connections than clients, so that each transaction may have another one.
     let Some((_pooler, pooled)) = Pooler::start(&server, &url, 2) else { return };
-    let timers = [(); 3].map(|()| received(DurableTimer::connect(&pooled).unwrap()));
+    let timers = [(); 3].map(|()| worker(&pooled, SHARED));
     until("they share all", || {
         timers.iter().map(|timer| timer.stats().partitions).sum::<usize>() == 64
     });
