@@ -148,7 +148,7 @@ fn the_executor_is_dropped_with_the_timer() {
         task();
     };
     let timer = build(|builder| builder.executor(executor));
-    let timeout = timer.schedule(ms(60_000), || {}).expect("it runs");
+    let timeout = timer.schedule(ms(3_600_000), || {}).expect("it runs");
     drop(timer);
     assert_eq!((dropped.get(), timeout.status()), (1, Status::Stopped));
 }

@@ -198,7 +198,7 @@ fn a_repeating_task_that_the_executor_kept_past_stop_is_waited_for() {
 fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
     returns("cancelling and waiting inside a task", || {
         for timer in here_and_elsewhere(|builder| builder) {
-            let far = timer.schedule(ms(60_000), || {}).expect("it runs");
+            let far = timer.schedule(ms(3_600_000), || {}).expect("it runs");
             let (inside, (sender, receiver)) = (far.clone(), mpsc::channel());
             let task = move || {
                 let awaited = Hand::new().poll_once(inside.cancel_and_wait_async());

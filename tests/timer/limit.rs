@@ -132,7 +132,7 @@ fn errors_can_be_passed_on() {
 
 /// Schedules one more, or cancels all if there is no room.
 fn come_and_go(timer: &Timer, timeouts: &mut Vec<Timeout>) {
-    match timer.schedule(ms(60_000), || {}) {
+    match timer.schedule(ms(3_600_000), || {}) {
         Ok(timeout) => timeouts.push(timeout),
         Err(_) => timeouts.drain(..).for_each(|timeout| assert!(timeout.cancel())),
     }

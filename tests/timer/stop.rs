@@ -186,7 +186,7 @@ fn ends_the_thread() {
 #[test]
 fn inside_a_task_of_another_timer_it_works() {
     let (first, second) = (Timer::new(), Timer::new());
-    let waiting = second.schedule(ms(60_000), || {}).expect("it runs");
+    let waiting = second.schedule(ms(3_600_000), || {}).expect("it runs");
     let (sender, receiver) = mpsc::channel();
     first.schedule(Duration::ZERO, move || sender.send(second.stop()).unwrap()).expect("it runs");
     assert_eq!(receiver.recv().unwrap().expect("outside").len(), 1);

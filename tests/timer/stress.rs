@@ -1,7 +1,7 @@
 //! Many threads, the system's clock, and everything at random: each timeout is accounted for.
 
 use crate::common::{Numbers, long, under_ci};
-use crate::help::{Count, ms};
+use crate::help::{Count, ms, received, wait_until};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ fn account_for_all(mode: Mode, timeouts: u64) {
                             }
                         }
                         // Only to later, as the task knows its first deadline.
-                        1 => drop(account.left[index].reschedule(Duration::from_secs(17))),
+                        1 => drop(account.left[index].reschedule(ms(3_600_000))),
                         _ => {}
                     }
                 }
@@ -89,7 +89,7 @@ fn account_for_all(mode: Mode, timeouts: u64) {
         })
         .collect();
 
-    crate::help::wait_until(|| half.get() > 0 && fired.get() > 0);
+    wait_until(|| half.get() > 0 && fired.get() > 0);
     let returned = timer.stop().expect("outside");
     let fired_at_stop = fired.get();
     let accounts: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -167,15 +167,15 @@ fn a_burst_does_not_block_callers() {
         let (answer, answered) = channel();
         let in_the_middle = move || {
             begin.send(()).expect("it is awaited");
-            answer.send(called.recv_timeout(Duration::from_secs(60))).expect("it is awaited");
+            answer.send(received(&called)).expect("it is awaited");
         };
         timer.schedule_at(due, in_the_middle).expect("it runs");
         schedule_half();
         begun.recv().expect("it comes");
-        let timeout = timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
+        let timeout = timer.schedule(ms(3_600_000), || {}).expect("it runs");
         assert!(timeout.cancel());
         call.send(()).expect("the burst waits");
         assert_eq!(answered.recv(), Ok(Ok(())), "the call waits for the burst");
-        crate::help::wait_until(|| fired.get() == 2 * half);
+        wait_until(|| fired.get() == 2 * half);
     }
 }

@@ -788,9 +788,10 @@ fn on_a_clock_that_cannot_say_how_long_a_thread_that_waits_is_not_woken_in_vain(
             sender.insert((), ms(3_600_000)).expect("it runs");
         }
         let waits = thread::spawn(move || receiver.recv().is_some());
-        let (begin, mut last) = (Instant::now(), usize::MAX);
+        let (mut rounds, mut last) = (0, usize::MAX);
         while looks.load(SeqCst) != last {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{has_executor}, {is_pending}");
+            rounds += 1;
+            assert!(rounds < 300, "{has_executor}, {is_pending}");
             last = looks.load(SeqCst);
             thread::sleep(ms(200));
         }

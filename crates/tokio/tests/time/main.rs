@@ -89,7 +89,7 @@ fn a_sleep_that_moved_to_later_wakes_its_task_once_before_at_most() {
             let start = Instant::now();
             let mut moved = sleep(ms(20));
             let first = Pin::new(&mut moved).poll(&mut Context::from_waker(&waker));
-            Pin::new(&mut moved).reset(start + ms(60_000));
+            Pin::new(&mut moved).reset(start + ms(3_600_000));
             // Else the machine is busy, and it was too late to move.
             if first.is_pending() && Instant::now() < start + ms(20) {
                 wakes.0.store(0, SeqCst);
@@ -181,7 +181,7 @@ fn each_runtime_has_a_driver_that_ends_with_it() {
     for _ in 0..50 {
         let runtime = current_thread();
         runtime.block_on(sleeps_for(ms(1)));
-        let mut waits = sleep_of(&runtime, ms(60_000));
+        let mut waits = sleep_of(&runtime, ms(3_600_000));
         assert!(poll(&mut waits).is_pending());
         assert_eq!(runtime.metrics().num_alive_tasks(), 1, "the driver");
         drop(runtime);
@@ -220,11 +220,9 @@ fn threads_that_use_a_runtime_first_at_once_share_its_driver() {
 fn a_sleep_of_one_runtime_is_polled_in_another() {
     let (first, second) = (multi_thread(1), current_thread());
     let mut waits = sleep_of(&first, ms(5));
-    let start = std::time::Instant::now();
     second.block_on(&mut waits);
-    assert!(start.elapsed() < ms(60_000));
     // It panics there, too, if its own is gone.
-    let mut waits = sleep_of(&first, ms(60_000));
+    let mut waits = sleep_of(&first, ms(3_600_000));
     drop(first);
     second.block_on(async { panics(|| assert!(poll(&mut waits).is_pending())) });
     second.block_on(sleeps_for(ms(1)));
@@ -247,14 +245,14 @@ fn while_its_runtime_shuts_down_a_sleep_waits_as_tokios_does() {
         pending::<()>().await;
     });
     runtime.spawn(async move {
-        let mut old = sleep(ms(60_000));
+        let mut old = sleep(ms(3_600_000));
         assert!(poll(&mut old).is_pending());
         report.send(None).expect("it waits");
         // Until the other worker shuts down.
         gone.recv().expect("it tells");
         thread::sleep(ms(50));
         let states = catch_unwind(AssertUnwindSafe(|| {
-            (poll(&mut old).is_pending(), poll(&mut sleep(ms(60_000))).is_pending())
+            (poll(&mut old).is_pending(), poll(&mut sleep(ms(3_600_000))).is_pending())
         }));
         report.send(Some(states.ok())).expect("it waits");
     });
@@ -371,7 +369,7 @@ fn a_task_that_blocks_its_thread_holds_up_no_driver_that_is_due() {
     let (ended, has_ended) = mpsc::channel();
     let (goes_on, go_on) = mpsc::channel();
     let blocks = async move {
-        let mut moved = sleep(ms(60_000));
+        let mut moved = sleep(ms(3_600_000));
         assert!(poll(&mut moved).is_pending());
         Pin::new(&mut moved).reset(past);
         goes_on.send(()).expect("it waits");
@@ -466,7 +464,7 @@ fn a_sleep_that_waits_in_drop_of_the_runtime_does_no_harm() {
             let tells = Tells(sender.clone());
             tokio::spawn(async move {
                 let _tells = tells;
-                sleep(ms(60_000)).await;
+                sleep(ms(3_600_000)).await;
             });
         }
         sleeps_for(ms(2)).await;
@@ -627,8 +625,8 @@ macro_rules! before_the_turn_of_the_driver {
         let runtime = multi_thread(1);
         let task = tokio::task::unconstrained(async {
             let past = Instant::now();
-            let mut sleep = pin!($($time)::+::sleep(ms(60_000)));
-            let mut ticks = $($time)::+::interval(ms(60_000));
+            let mut sleep = pin!($($time)::+::sleep(ms(3_600_000)));
+            let mut ticks = $($time)::+::interval(ms(3_600_000));
             ticks.tick().await;
             let is_waiting = poll(&mut sleep).is_pending() && poll(&mut pin!(ticks.tick())).is_pending();
             tokio::time::sleep(ms(5)).await;
