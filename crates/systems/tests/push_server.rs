@@ -400,13 +400,21 @@ async fn a_connection_without_a_request_is_closed() {
 #[tokio::test]
 async fn a_connection_with_requests_stays() {
     let _limit = within_minutes();
-    let (hold, grace) = (ms(500), ms(10_000));
+    let (hold, grace) = (ms(500), ms(1_000));
     let server = server(hold, grace);
-    let mut client = Client::connect(server.address).await.unwrap();
-    let begun = Instant::now();
-    while begun.elapsed() < 2 * (hold + grace) {
-        let (_, said) = client.get("/poll?user=ann").await.unwrap();
-        assert_eq!(said, json!({ "reconnect": true }));
+    'begins: loop {
+        let begun = Instant::now();
+        let (mut client, mut asked) = (Client::connect(server.address).await.unwrap(), begun);
+        while begun.elapsed() < 2 * (hold + grace) {
+            let before = std::mem::replace(&mut asked, Instant::now());
+            match client.get("/poll?user=ann").await {
+                Ok((_, said)) => assert_eq!(said, json!({ "reconnect": true })),
+                // This thread was kept from its core for so long that nothing came from it.
+                Err(_) if hold + grace <= before.elapsed() => continue 'begins,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        return;
     }
 }
 
