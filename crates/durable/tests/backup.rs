@@ -198,7 +198,7 @@ fn a_second_backup_is_refused_while_the_first_goes_on() {
     let (other, path) = (timer.clone(), folder.path().join("second.redb"));
     let (sender, second) = mpsc::channel();
     thread::spawn(move || sender.send(other.backup(path)));
-    let refused = second.recv_timeout(Duration::from_secs(60));
+    let refused = second.recv_timeout(Duration::from_secs(600));
     goes_on.store(true, Ordering::Relaxed);
     let error = refused.expect("it waits for nothing").unwrap_err();
     assert!(error.to_string().contains("another backup"), "{error}");

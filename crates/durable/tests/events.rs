@@ -23,7 +23,7 @@ fn timer(store: impl Store + 'static, heard: &Heard) -> DurableTimer {
 }
 
 fn take(timer: &DurableTimer) -> Due {
-    timer.recv_timeout(Duration::from_secs(60)).unwrap().expect("one is due")
+    timer.recv_timeout(Duration::from_secs(600)).unwrap().expect("one is due")
 }
 
 /// Writes an event in a word and its numbers. What is due now is `now`.

@@ -37,7 +37,7 @@ fn a_recorder_hears_what_the_timer_did() {
         {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{heard:?}");
+        assert!(began.elapsed() < Duration::from_secs(600), "{heard:?}");
         thread::sleep(Duration::from_millis(50));
     }
 }
