@@ -6,7 +6,7 @@ use std::io::ErrorKind::PermissionDenied;
 use std::process::{Command, Stdio};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tickwheel::{BuildError, ManualClock, Mode, ScheduleError, Task, Timeout, Timer};
 use tickwheel::{ScheduleErrorKind, Status, TimerBuilder, Unfired};
 

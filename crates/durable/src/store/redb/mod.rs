@@ -346,7 +346,12 @@ fn read(
     let due = database.begin_read()?.open_table(DUE)?;
     let mut filling = Filling::new(limit);
     let mut damaged = Vec::new();
-    for entry in due.range((Bound::Excluded(key(after)), Bound::Unbounded))? {
+    // From the first on nothing is searched: a search may pass what a damaged page has out of order.
+    let start = match *after == Position::start() {
+        true => Bound::Unbounded,
+        false => Bound::Excluded(key(after)),
+    };
+    for entry in due.range((start, Bound::Unbounded))? {
         let (key, value) = entry?;
         let (deadline, name) = key.value();
         if until < deadline || filling.is_over() {
