@@ -469,6 +469,14 @@ fn a_store_that_another_owner_had_meanwhile_is_leased_again_and_acks_go_on() {
     take(&timer).ack();
     timer.close().unwrap();
     assert_eq!(store.clone().count().unwrap(), 0);
+
+    let timer = DurableTimer::builder().open_store(store.clone()).unwrap();
+    timer.schedule("last", now(), b"").unwrap().wait().unwrap();
+    let held = take(&timer);
+    store.clone().lease(true, &[]).unwrap();
+    held.ack();
+    timer.close().expect_err("its ack was too late");
+    assert_eq!(store.clone().count().unwrap(), 1);
 }
 
 /// Run by the test above.

@@ -232,7 +232,7 @@ impl<T> Keeper<T> {
             if !self.tenure.is_shared() {
                 // Another process had the file while it was closed after an error. It is this
                 // one's again, under an epoch that it has to ask for.
-                self.tenure.clear();
+                self.lose_leases(now, outbox);
             }
         }
         // If this worker owns one of them anew, it was passed over because it was in flight.

@@ -474,10 +474,7 @@ impl<T> Keeper<T> {
         }
         self.handed_out_at = time;
         if self.tenure.is_over(now) {
-            self.recall(now, outbox);
-            self.tenure.clear();
-            self.limit.end();
-            self.forget();
+            self.lose_leases(now, outbox);
         }
         if self.flights.are_held_up_for(HELD, now) && !self.is_closing() {
             let (count, most) = (self.flights.held_up(), self.most_flights());
@@ -763,6 +760,14 @@ impl<T> Keeper<T> {
         self.recall(now, outbox);
         self.forget();
         self.front.clear();
+    }
+
+    /// Hands out nothing more until it has leases again.
+    fn lose_leases(&mut self, now: Now, outbox: &mut Outbox) {
+        self.recall(now, outbox);
+        self.tenure.clear();
+        self.limit.end();
+        self.forget();
     }
 
     /// Forgets what may not be handed out.
