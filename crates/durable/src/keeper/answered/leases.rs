@@ -183,6 +183,29 @@ pub(in super::super) fn what_is_fenced_is_read_again_and_handed_out_under_the_ne
     assert_eq!(keeper.flights.settled(), 1);
 }
 
+/// As a file that another process had, while it was closed after an error.
+#[test]
+fn where_one_owner_has_all_and_something_is_fenced_it_asks_for_its_lease_anew() {
+    let (mut keeper, mut outbox) = (Keeper::<()>::new(config()), received());
+    let now = |steady| Now { wall: 1_000_200, steady };
+    let given = Leases { good_for: None, clock: None, ..leases(0) };
+    lease(&mut keeper, &mut outbox, now(0), Ok(given));
+    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it reads") };
+    let rows = ["a", "b"].into_iter().zip(1..);
+    let rows = rows.map(|(name, number)| Row { name: name.into(), number, ..row(1_000_100) });
+    let loaded = Loaded { rows: rows.collect(), ends: vec![None], ..Loaded::default() };
+    keeper.answer(now(0), &mut outbox, Answer::Load(call, Ok(loaded)));
+    assert!(keeper.poll(now(1), &mut outbox).is_none());
+    outbox.take(1).expect("it is due");
+    keeper.settle(now(1), (1, 1), Settled::Ack);
+    let Some(Call::Commit(call)) = keeper.poll(now(100), &mut outbox) else { panic!("an ack") };
+    let done = Done { outcomes: vec![Outcome::Fenced], ..Done::default() };
+    keeper.answer(now(100), &mut outbox, Answer::Commit(call, Ok(done)));
+    let call = keeper.poll(now(100), &mut outbox);
+    assert!(matches!(call, Some(Call::Lease(_))), "{call:?}");
+    assert_eq!(outbox.len(), 0, "what waits is of the old epoch");
+}
+
 /// The store tells once what has become visible, and this answer was passed over.
 #[test]
 fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
