@@ -200,12 +200,7 @@ impl Shard {
                 self.hub.give_back();
                 return Ok(None);
             }
-            state = self.lock();
-            if state.stopped {
-                drop(state);
-                self.hub.give_back();
-                return Err(self.rejects(ScheduleErrorKind::Stopped));
-            }
+            state = self.lock_for_one().map_err(|kind| self.rejects(kind))?;
         }
         let key = state.schedule(deadline, || Action::Wake(waker));
         self.release(state, deadline);
@@ -617,6 +612,13 @@ impl Shard {
         if hub.limit.as_ref().is_some_and(|limit| !limit.take()) {
             return Err(ScheduleErrorKind::Full);
         }
+        self.lock_for_one()
+    }
+
+    /// Locks the shard for a timeout that has its place under the limit, and gives that back if the
+    /// shard refuses it.
+    #[inline(always)]
+    fn lock_for_one(&self) -> Result<MutexGuard<'_, ShardState>, ScheduleErrorKind> {
         let state = self.lock();
         let refused = if state.stopped {
             ScheduleErrorKind::Stopped

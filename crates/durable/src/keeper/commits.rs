@@ -228,11 +228,11 @@ impl<T> Keeper<T> {
             self.left.extend(others);
         }
         if !fenced.is_empty() {
-            self.forget();
-            if !self.tenure.is_shared() {
+            match self.tenure.is_shared() {
+                true => self.forget(),
                 // Another process had the file while it was closed after an error. It is this
                 // one's again, under an epoch that it has to ask for.
-                self.lose_leases(now, outbox);
+                false => self.lose_leases(now, outbox),
             }
         }
         // If this worker owns one of them anew, it was passed over because it was in flight.

@@ -3,12 +3,14 @@
 
 use super::{Figures, Over, nap, word};
 use crate::zoo::caught;
-use crate::zoo::values::Herd;
+use crate::zoo::values::{Act, Herd};
 use crate::zoo::wakers::{Habits, Task, does, that_panics};
 use fastrand::Rng;
 use futures::executor::block_on;
+use futures::poll;
 use std::collections::VecDeque;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -150,7 +152,7 @@ fn requests(timer: &Timer, counts: &Arc<Counts>, figures: &Arc<Figures>, over: &
     }
 }
 
-/// Sleeps, and futures with a time limit, which some of them miss.
+/// Sleeps, futures with a time limit, which some of them miss, and waits that are given up.
 async fn awaits(timer: &Timer, over: &Over) {
     while !over.is_over() {
         let (delay, begun) = (Duration::from_micros(fastrand::u64(..20_000)), Instant::now());
@@ -160,15 +162,28 @@ async fn awaits(timer: &Timer, over: &Over) {
         assert!(short.is_err(), "nothing came");
         let long = timer.timeout(Duration::from_secs(600), timer.sleep(delay)).await;
         assert!(long.is_ok(), "it took ten minutes");
+        // Each is given up, and would be there for months.
+        for _ in 0..GIVEN_UP {
+            let mut sleep = pin!(timer.sleep(Duration::from_secs(90 * 86_400)));
+            assert!(poll!(&mut sleep).is_pending());
+        }
     }
 }
 
-/// Tasks that panic as they are dropped, and sleeps whose wakers move, panic and call the timer.
+/// Tasks that call the timer and panic as they are dropped, a map of such keys and values, and
+/// sleeps whose wakers move, panic and call the timer.
 fn odd(timer: &Timer, over: &Over) {
-    let herd = Herd::default();
     let calls = {
         let timer = timer.clone();
         move || assert!(timer.schedule(Duration::from_secs(60), || {}).expect("it runs").cancel())
+    };
+    let herd = {
+        let calls = calls.clone();
+        Herd::that_calls(move |act, _| {
+            if act == Act::Drop {
+                calls()
+            }
+        })
     };
     let habits = [
         Habits { clone: does(calls.clone()), ..Habits::default() },
@@ -180,7 +195,7 @@ fn odd(timer: &Timer, over: &Over) {
     while !over.is_over() {
         let delay = Duration::from_micros(fastrand::u64(..20_000));
         let bombs = [(); 4].map(|()| {
-            let bomb = herd.bomb(0);
+            let (bomb, delay) = (herd.bomb(0), delay * fastrand::u32(..20));
             timer.schedule(delay, move || drop(bomb)).expect("it has no limit")
         });
         for habits in &habits {
@@ -198,9 +213,35 @@ fn odd(timer: &Timer, over: &Over) {
             wait_until(&|| task.wakers() == 0);
         }
         for bomb in bombs {
+            if fastrand::bool() {
+                caught(|| bomb.cancel());
+            }
             caught(|| bomb.cancel_and_wait().map(drop));
         }
         assert_eq!(herd.alive(), 0, "each has one end");
+        keep_odd(timer, &herd);
+    }
+}
+
+/// Keeps keys and values of which one after the other panics.
+fn keep_odd(timer: &Timer, herd: &Herd) {
+    let map = ExpiringMap::with_timer(timer);
+    for number in 0..20 {
+        herd.panic_at(None, fastrand::usize(..6));
+        let (key, value) = (herd.make(number % 8), herd.bomb(number));
+        let delay = Duration::from_micros(fastrand::u64(..5_000));
+        caught(|| map.insert(key, value, delay).map(drop));
+        caught(|| map.remove(&herd.make(number % 5)).map(drop));
+        caught(|| map.retain(|_, _| fastrand::u32(..8) > 0));
+        caught(|| drop(map.iter()));
+    }
+    herd.tame();
+    caught(|| map.clear());
+    drop(map);
+    let begun = Instant::now();
+    while herd.alive() > 0 {
+        assert!(begun.elapsed() < LATEST, "{herd:?} that no map has");
+        nap(Duration::from_millis(1));
     }
 }
 
@@ -268,5 +309,7 @@ fn expire(mut expired: ExpiredReceiver<u64, Instant>, counts: &Counts, figures: 
 
 /// Handles that one thread keeps.
 const OPEN: usize = 20_000;
+/// Waits in turn.
+const GIVEN_UP: usize = 100;
 /// A sleep may be so late while the process is stopped and short of everything.
 const LATEST: Duration = Duration::from_secs(600);
